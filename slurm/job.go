@@ -1,0 +1,115 @@
+package slurm
+
+import "time"
+
+// Job is a job as slurmctld knows it. Times that Slurm doesn't know are zero.
+type Job struct {
+	ID uint32
+	// SLUID identifies the job for ever. A job id alone doesn't: slurmctld hands
+	// ids out again after a crash that lost the newest jobs.
+	SLUID string
+
+	Name, User, Group, Account, Partition, QOS, Reservation string
+	UserID, GroupID                                         uint32
+	// Cluster is the name of the Slurm cluster.
+	Cluster string
+
+	States States
+	// Reason is Slurm's word for why a pending job waits or why it ended, as "Resources".
+	Reason string
+	// Description explains Reason where Slurm adds one.
+	Description string
+
+	// Nodes is a hostlist expression; empty while nothing is allocated.
+	Nodes          string
+	ScheduledNodes string
+	NodeCount      Number
+	CPUs           Number
+	Tasks          Number
+	Priority       Number
+	// TimeLimit is in minutes.
+	TimeLimit Number
+
+	SubmitTime, EligibleTime, StartTime, EndTime time.Time
+
+	Flags                 []string
+	Comment, AdminComment string
+	Dependency            string
+	Licenses              string
+	TRESRequested         string
+	TRESAllocated         string
+	// ExitCode is the return code of the job's script; SignalID the signal that ended it, 0 for none.
+	ExitCode Number
+	SignalID uint32
+	HetJobID Number
+}
+
+// FlagExternalJob marks a job that only holds resources: no slurmd starts anything for it.
+const FlagExternalJob = "EXTERNAL_JOB"
+
+// JobState is the cheap summary that Slurm gives for all jobs at once.
+type JobState struct {
+	ID     uint32
+	States States
+}
+
+// JobRequest describes a job to submit or a change of one. Zero fields are left to Slurm.
+type JobRequest struct {
+	Name, Partition, Account, QOS, Reservation string
+	Constraints, Licenses, WCKey, MCSLabel     string
+	// UserID and GroupID are a name or a number; they need an administrator's token.
+	UserID, GroupID string
+
+	MinimumNodes, MaximumNodes uint32
+	Tasks, TasksPerNode        uint32
+	CPUsPerTask                uint32
+	// MemoryPerNode is in MiB. Unset and 0 both mean all memory of the node to Slurm.
+	MemoryPerNode Number
+	// TRESPerNode is a TRES expression such as "gres/gpu:h100:2".
+	TRESPerNode string
+	// TimeLimit is in minutes.
+	TimeLimit Number
+	Priority  Number
+	Deadline  time.Time
+
+	RequiredNodes, ExcludedNodes []string
+	// Exclusive asks for whole nodes.
+	Exclusive bool
+	// Distribution is a distribution expression such as "block:block".
+	Distribution string
+
+	Comment, AdminComment string
+	WorkingDirectory      string
+	Environment           []string
+
+	// External asks for a job that only holds resources. It has no Script.
+	External bool
+	Script   string
+}
+
+// Allocation is what Slurm granted a running job.
+type Allocation struct {
+	JobID uint32
+	// Nodes are in Slurm's own order.
+	Nodes []NodeAllocation
+}
+
+// NodeAllocation is the part of an Allocation on one node.
+type NodeAllocation struct {
+	Node           string
+	Sockets        int
+	CoresPerSocket int
+	// Cores are Slurm's abstract core numbers, ascending: socket*CoresPerSocket + core in socket.
+	Cores []int
+	// Memory is in MiB.
+	Memory uint64
+	GRES   []GRESAllocation
+}
+
+// GRESAllocation is a generic resource granted on one node.
+type GRESAllocation struct {
+	Name, Type string
+	Count      uint64
+	// Indexes are the device indexes within the name, ascending; empty where Slurm gives none.
+	Indexes []int
+}

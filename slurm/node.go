@@ -1,0 +1,73 @@
+package slurm
+
+import "time"
+
+// Node is a node as slurmctld knows it.
+type Node struct {
+	Name, Address, Hostname string
+	States                  States
+	Reason, ReasonUser      string
+	ReasonTime              time.Time
+
+	Partitions               []string
+	Features, ActiveFeatures []string
+
+	CPUs, Boards, Sockets, Cores, Threads int
+	// RealMemory, AllocMemory and FreeMemory are in MiB.
+	RealMemory, AllocMemory uint64
+	FreeMemory              Number
+	AllocCPUs               int
+
+	GRES, GRESUsed string
+	Topology       string
+	Version        string
+	Comment, Extra string
+	Reservation    string
+
+	BootTime, SlurmdStartTime time.Time
+}
+
+// NodeCreate describes a dynamic node to add. Address must be an IP: slurmctld
+// resolves a missing one at each job start, with its locks held.
+type NodeCreate struct {
+	Name, Address           string
+	CPUs, Boards            int
+	Sockets, CoresPerSocket int
+	ThreadsPerCore          int
+	RealMemory              uint64
+	MemSpecLimit            uint64
+	Features                []string
+	GRES                    string
+	GRESConf                string
+	Topology                string
+	Comment, Extra          string
+	// External makes a node without a slurmd, for external jobs.
+	External bool
+}
+
+// NodeUpdate is a change of a node. Nil and empty fields stay as they are.
+type NodeUpdate struct {
+	// State is a word such as DRAIN, UNDRAIN, DOWN or RESUME.
+	State    string
+	Reason   string
+	Features []string
+	Address  string
+	Comment  *string
+	Extra    *string
+	Topology *string
+}
+
+// Partition is a partition as slurmctld knows it.
+type Partition struct {
+	Name         string
+	Nodes        string
+	NodeSets     string
+	State        States
+	Default      bool
+	MaxTime      Number
+	DefaultTime  Number
+	TotalNodes   int
+	TotalCPUs    int
+	Alternate    string
+	AllowedAccts string
+}
