@@ -1,0 +1,221 @@
+package v1beta1
+
+// Labels of generated objects and pods.
+const (
+	// LabelName, LabelInstance and LabelComponent are Kubernetes' recommended labels.
+	LabelName      = "app.kubernetes.io/name"
+	LabelInstance  = "app.kubernetes.io/instance"
+	LabelComponent = "app.kubernetes.io/component"
+	// LabelCluster holds the name of the Controller that an object belongs to.
+	LabelCluster = "slinky.slurm.net/cluster"
+	// LabelControllerActive is "true" on the slurmctld pod that is the active controller.
+	LabelControllerActive = "controller.slinky.slurm.net/active"
+
+	LabelNodeSetPodName     = "nodeset.slinky.slurm.net/pod-name"
+	LabelNodeSetPodIndex    = "nodeset.slinky.slurm.net/pod-index"
+	LabelNodeSetPodHostname = "nodeset.slinky.slurm.net/pod-hostname"
+	LabelNodeSetScalingMode = "nodeset.slinky.slurm.net/scaling-mode"
+	// LabelNodeSetPodProtect is "true" on a worker pod whose Slurm node runs jobs.
+	LabelNodeSetPodProtect = "nodeset.slinky.slurm.net/pod-protect"
+	// LabelRevisionHash holds the revision of a worker pod's template.
+	LabelRevisionHash = "controller.kubernetes.io/hash"
+)
+
+// Values of LabelName and LabelComponent, by daemon.
+const (
+	NameSlurmctld  = "slurmctld"
+	NameSlurmdbd   = "slurmdbd"
+	NameSlurmrestd = "slurmrestd"
+	NameSlurmd     = "slurmd"
+	NameLogin      = "login"
+
+	ComponentController = "controller"
+	ComponentAccounting = "accounting"
+	ComponentRestApi    = "restapi"
+	ComponentWorker     = "worker"
+	ComponentLogin      = "login"
+)
+
+// Annotations of worker pods and of the Kubernetes nodes under them.
+const (
+	// AnnotationPodCordon is "true" on a worker pod whose Slurm node is to be drained.
+	AnnotationPodCordon = "nodeset.slinky.slurm.net/pod-cordon"
+	// AnnotationPodDeletionCost is an int32, 0 by default: cheaper pods go first when a NodeSet shrinks.
+	AnnotationPodDeletionCost = "nodeset.slinky.slurm.net/pod-deletion-cost"
+	// AnnotationPodDeadline is the RFC 3339 time at which the last running job of the Slurm node must have ended.
+	AnnotationPodDeadline = "nodeset.slinky.slurm.net/pod-deadline"
+	// AnnotationNodeCordonReason on a Kubernetes node becomes the reason of its Slurm node's drain.
+	AnnotationNodeCordonReason = "nodeset.slinky.slurm.net/node-cordon-reason"
+	// AnnotationHostnameOverride on a Kubernetes node names its worker in DaemonSet mode.
+	AnnotationHostnameOverride = "nodeset.slinky.slurm.net/hostname-override"
+	// AnnotationTopology is Slurm's dynamic topology string, as "topo-switch:s2,topo-block:b2".
+	AnnotationTopology = "topology.slinky.slurm.net/spec"
+	// AnnotationFeatures is a comma list that becomes Slurm features with FeaturePrefix.
+	AnnotationFeatures = "features.slinky.slurm.net/spec"
+	// AnnotationDefaultContainer is kubectl's.
+	AnnotationDefaultContainer = "kubectl.kubernetes.io/default-container"
+
+	// FeaturePrefix marks the Slurm features that come from AnnotationFeatures.
+	FeaturePrefix = "k8s/"
+)
+
+// Annotations of pod templates: the SHA-256 of what a pod reads, so that a change of it replaces the pod.
+const (
+	AnnotationSlurmKeyHash     = "slinky.slurm.net/slurm-key-hash"
+	AnnotationJwtKeyHash       = "slinky.slurm.net/jwt-key-hash"
+	AnnotationSlurmConfigHash  = "slinky.slurm.net/slurm-config-hash"
+	AnnotationSlurmdbdConfHash = "slinky.slurm.net/slurmdbd-conf-hash"
+	AnnotationSshdConfHash     = "slinky.slurm.net/sshd-conf-hash"
+	AnnotationSssdConfHash     = "slinky.slurm.net/sssd-conf-hash"
+	AnnotationSshHostKeysHash  = "slinky.slurm.net/ssh-host-keys-hash"
+)
+
+// Finalizers and taints of the operator.
+const (
+	// FinalizerReservation keeps a NodeSet until its Slurm reservation is gone.
+	FinalizerReservation = "nodeset.slinky.slurm.net/reservation"
+	// TaintWorker is tolerated by worker pods; its effect is NoExecute.
+	TaintWorker = "nodeset.slinky.slurm.net/worker"
+)
+
+// OperatorReasonPrefix begins every Slurm node reason that the operator writes. The
+// operator changes no reason without it.
+const OperatorReasonPrefix = "slurm-operator: "
+
+// Names of the bridge on pods and nodes.
+const (
+	// LabelJobID holds the decimal id of the Slurm job that covers a pod.
+	LabelJobID = "scheduler.slinky.slurm.net/slurm-jobid"
+	// AnnotationNode holds the Kubernetes node that was chosen for a pod.
+	AnnotationNode = "slinky.slurm.net/slurm-node"
+	// FinalizerBridge keeps a pod until its end is known and its Slurm job has been released.
+	FinalizerBridge = "scheduler.slinky.slurm.net/finalizer"
+
+	// LabelSlurmNodeName on a Kubernetes node holds its Slurm node name where the two differ.
+	LabelSlurmNodeName = "slinky.slurm.net/slurm-nodename"
+	// LabelExternalNode, with any value, asks to register a Kubernetes node in Slurm as external.
+	LabelExternalNode = "scheduler.slinky.slurm.net/external-node"
+	// AnnotationExternalNodePartitions is a comma list of Slurm partitions for an external node.
+	AnnotationExternalNodePartitions = "scheduler.slinky.slurm.net/external-node-partitions"
+	// LabelBridge is a convention of manifests, read by nobody; its usual value is "worker".
+	LabelBridge = "scheduler.slinky.slurm.net/slurm-bridge"
+
+	// TaintManagedNode is on every node that a bridge manages: its value is the scheduler's
+	// name, its effect NoExecute. Pods of that scheduler tolerate it.
+	TaintManagedNode = "slinky.slurm.net/managed-node"
+
+	// AnnotationExtendedResourceClaim marks a ResourceClaim that stands for extended resources; its value is "true".
+	AnnotationExtendedResourceClaim = "resource.kubernetes.io/extended-resource-claim"
+
+	// BridgeReasonPrefix begins every Slurm node reason that the bridge writes. The bridge
+	// changes no reason without it.
+	BridgeReasonPrefix = "slurm-bridge: "
+)
+
+// Job annotations of the bridge, on a pod or on the object that owns its group.
+const (
+	JobAnnotationPrefix = "slurmjob.slinky.slurm.net/"
+	// JobAnnotationOldPrefix was used before 1.0; annotations with it have no effect.
+	JobAnnotationOldPrefix = "slinky.slurm.net/"
+
+	AnnotationAccount     = JobAnnotationPrefix + "account"
+	AnnotationConstraints = JobAnnotationPrefix + "constraints"
+	AnnotationCPUPerTask  = JobAnnotationPrefix + "cpu-per-task"
+	AnnotationExclusive   = JobAnnotationPrefix + "exclusive"
+	AnnotationGRES        = JobAnnotationPrefix + "gres"
+	AnnotationGroupID     = JobAnnotationPrefix + "group-id"
+	AnnotationJobName     = JobAnnotationPrefix + "job-name"
+	AnnotationLicenses    = JobAnnotationPrefix + "licenses"
+	AnnotationMaxNodes    = JobAnnotationPrefix + "max-nodes"
+	AnnotationMemPerNode  = JobAnnotationPrefix + "mem-per-node"
+	AnnotationMinNodes    = JobAnnotationPrefix + "min-nodes"
+	AnnotationPartition   = JobAnnotationPrefix + "partition"
+	AnnotationPriority    = JobAnnotationPrefix + "priority"
+	AnnotationQOS         = JobAnnotationPrefix + "qos"
+	AnnotationReservation = JobAnnotationPrefix + "reservation"
+	AnnotationTimeLimit   = JobAnnotationPrefix + "timelimit"
+	AnnotationUserID      = JobAnnotationPrefix + "user-id"
+	AnnotationWCKey       = JobAnnotationPrefix + "wckey"
+)
+
+// Conditions of the operator's kinds.
+const (
+	// ConditionReady is True while the object does what it is for.
+	ConditionReady = "Ready"
+	// ConditionProgressing is True while the observed state moves towards the wanted one.
+	ConditionProgressing = "Progressing"
+	// ConditionDegraded is True while something needs a person or another object to change.
+	ConditionDegraded = "Degraded"
+	// ConditionReservationCreated is True while a NodeSet's maintenance reservation exists in Slurm.
+	ConditionReservationCreated = "ReservationCreated"
+
+	// ConditionSlurmScheduled on a pod of the bridge tells how its Slurm job stands.
+	ConditionSlurmScheduled = "slinky.slurm.net/SlurmScheduled"
+)
+
+// Reasons of the conditions above.
+const (
+	ReasonAvailable         = "Available"
+	ReasonExternal          = "External"
+	ReasonAsExpected        = "AsExpected"
+	ReasonWaitingForPods    = "WaitingForPods"
+	ReasonWaitingForDrain   = "WaitingForDrain"
+	ReasonScaling           = "Scaling"
+	ReasonUpdating          = "Updating"
+	ReasonReferenceNotFound = "ReferenceNotFound"
+	ReasonInvalidSpec       = "InvalidSpec"
+	ReasonSyncFailed        = "SyncFailed"
+	ReasonSlurmUnknown      = "SlurmUnknown"
+	ReasonNotSupported      = "NotSupported"
+
+	ReasonReservationCreated   = "Created"
+	ReasonReservationNotExists = "NotExists"
+)
+
+// Reasons of the operator's events.
+const (
+	EventSyncFailed          = "SyncFailed"
+	EventCreateSucceeded     = "CreateSucceeded"
+	EventCreateFailed        = "CreateFailed"
+	EventPatchFailed         = "PatchFailed"
+	EventDeleteSucceeded     = "DeleteSucceeded"
+	EventDeleteFailed        = "DeleteFailed"
+	EventControllerRefFailed = "ControllerRefFailed"
+	EventScalingUp           = "ScalingUp"
+	EventScalingDown         = "ScalingDown"
+	EventRollingUpdate       = "RollingUpdate"
+	EventNodeCordon          = "NodeCordon"
+	EventFailedDaemonPod     = "FailedDaemonPod"
+	EventSucceededDaemonPod  = "SucceededDaemonPod"
+	EventHostnameMismatch    = "HostnameMismatch"
+)
+
+// Pod conditions that mirror a Slurm node: exactly one base state, and its flags.
+const (
+	PodConditionPrefix = "SlurmNodeState"
+
+	PodConditionAllocated = PodConditionPrefix + "Allocated"
+	PodConditionDown      = PodConditionPrefix + "Down"
+	PodConditionError     = PodConditionPrefix + "Error"
+	PodConditionFuture    = PodConditionPrefix + "Future"
+	PodConditionIdle      = PodConditionPrefix + "Idle"
+	PodConditionMixed     = PodConditionPrefix + "Mixed"
+	PodConditionUnknown   = PodConditionPrefix + "Unknown"
+
+	PodConditionCompleting    = PodConditionPrefix + "Completing"
+	PodConditionDrain         = PodConditionPrefix + "Drain"
+	PodConditionFail          = PodConditionPrefix + "Fail"
+	PodConditionInvalid       = PodConditionPrefix + "Invalid"
+	PodConditionInvalidReg    = PodConditionPrefix + "InvalidReg"
+	PodConditionMaintenance   = PodConditionPrefix + "Maintenance"
+	PodConditionNotResponding = PodConditionPrefix + "NotResponding"
+	PodConditionUndrain       = PodConditionPrefix + "Undrain"
+)
+
+// Field owners and lease names.
+const (
+	// OperatorFieldOwner owns the fields that the operator applies.
+	OperatorFieldOwner = "slurm-operator"
+	// OperatorLease is shared with the published operator, so that the two never act at once.
+	OperatorLease = "slurm-operator"
+)
