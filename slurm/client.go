@@ -47,4 +47,6 @@ type Ping struct {
 	Mode       string
 	Responding bool
 	Primary    bool
+	// Status is Slurm's sentence on a controller that doesn't respond; empty before Slurm 26.05.
+	Status string
 }

@@ -31,6 +31,8 @@ type Job struct {
 	TimeLimit Number
 
 	SubmitTime, EligibleTime, StartTime, EndTime time.Time
+	// PreemptTime is when the job was told to make room for another; within its grace time it still runs.
+	PreemptTime time.Time
 
 	Flags                 []string
 	Comment, AdminComment string
@@ -42,6 +44,8 @@ type Job struct {
 	ExitCode Number
 	SignalID uint32
 	HetJobID Number
+	// ArrayJobID and ArrayTaskID are set for a task of a job array that has a record of its own.
+	ArrayJobID, ArrayTaskID Number
 }
 
 // FlagExternalJob marks a job that only holds resources: no slurmd starts anything for it.
@@ -49,7 +53,10 @@ const FlagExternalJob = "EXTERNAL_JOB"
 
 // JobState is the cheap summary that Slurm gives for all jobs at once.
 type JobState struct {
-	ID     uint32
+	ID uint32
+	// Part is "_" and the task for each task of a job array, whose ID is then the
+	// array's, or "+" and the component for a heterogeneous job; else empty.
+	Part   string
 	States States
 }
 

@@ -1,0 +1,154 @@
+package rest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/slinky-hpc/slinky/slurm"
+	"github.com/slinky-hpc/slinky/slurm/rest/dialect"
+)
+
+// Nodes implements slurm.Nodes.
+func (c *Client) Nodes(ctx context.Context) ([]slurm.Node, error) {
+	nodes, _, err := c.NodesSince(ctx, time.Time{})
+	return nodes, err
+}
+
+// NodesSince returns all nodes, and the time to give in the next call, if any node
+// changed since the given time; if none did, it returns the given time and no nodes.
+func (c *Client) NodesSince(ctx context.Context, since time.Time) ([]slurm.Node, time.Time, error) {
+	op := call{name: "list nodes", path: "nodes/", list: true}
+	if !since.IsZero() {
+		op.query = url.Values{"update_time": {strconv.FormatInt(since.Unix(), 10)}}
+	}
+	nodes, rep, err := read(ctx, c, op, func(r dialect.Reader) func(io.Reader) ([]slurm.Node, dialect.Reply, error) { return r.Nodes })
+	switch {
+	case err != nil:
+		return nil, since, err
+	case rep == nil:
+		return nil, since, nil
+	}
+	if nodes == nil {
+		nodes = []slurm.Node{} // none at all, which isn't "none changed"
+	}
+	return nodes, rep.LastUpdate, nil
+}
+
+// Node implements slurm.Nodes. What is allocated on the node is as of the last
+// list of nodes: slurmctld doesn't count it for a single one.
+func (c *Client) Node(ctx context.Context, name string) (slurm.Node, error) {
+	op := call{name: fmt.Sprintf("read node %q", name), path: "node/" + name, single: true}
+	if err := plainName(op, name); err != nil {
+		return slurm.Node{}, err
+	}
+	nodes, _, err := read(ctx, c, op, func(r dialect.Reader) func(io.Reader) ([]slurm.Node, dialect.Reply, error) { return r.Nodes })
+	if err != nil {
+		return slurm.Node{}, err
+	}
+	for _, n := range nodes {
+		if n.Name == name {
+			return n, nil
+		}
+	}
+	return slurm.Node{}, notFound(op)
+}
+
+// CreateNode implements slurm.Nodes. Comment and Extra are set by a second call,
+// because slurmctld doesn't take them at creation: if that one fails, the node
+// exists without them.
+func (c *Client) CreateNode(ctx context.Context, n slurm.NodeCreate) error {
+	op := call{name: fmt.Sprintf("create node %q", n.Name), method: http.MethodPost, path: "new/node/", nodeLine: true}
+	if err := plainName(op, n.Name); err != nil {
+		return err
+	}
+	line, err := nodeLine(n)
+	if err != nil {
+		return &slurm.Error{Kind: slurm.ErrInvalid, Op: op.name, Err: err}
+	}
+	if _, err := c.write(ctx, op, func(w dialect.Writer) any { return w.CreateNode(line) }); err != nil {
+		return err
+	}
+	var u slurm.NodeUpdate
+	if n.Comment != "" {
+		u.Comment = &n.Comment
+	}
+	if n.Extra != "" {
+		u.Extra = &n.Extra
+	}
+	if u.Comment == nil && u.Extra == nil {
+		return nil
+	}
+	return c.UpdateNode(ctx, n.Name, u)
+}
+
+// UpdateNode implements slurm.Nodes.
+func (c *Client) UpdateNode(ctx context.Context, name string, u slurm.NodeUpdate) error {
+	op := call{name: fmt.Sprintf("update node %q", name), method: http.MethodPost, path: "node/" + name, single: true}
+	if err := plainName(op, name); err != nil {
+		return err
+	}
+	_, err := c.write(ctx, op, func(w dialect.Writer) any { return w.UpdateNode(u) })
+	return err
+}
+
+// DeleteNode implements slurm.Nodes.
+func (c *Client) DeleteNode(ctx context.Context, name string) error {
+	op := call{name: fmt.Sprintf("delete node %q", name), method: http.MethodDelete, path: "node/" + name, single: true}
+	if err := plainName(op, name); err != nil {
+		return err
+	}
+	_, err := c.write(ctx, op, nil)
+	return err
+}
+
+// plainName refuses what isn't the name of one node: slurmrestd would take
+// "n[1-100]" or "ALL" for many, and a slash for another URL.
+func plainName(op call, name string) error {
+	ok := name != "" && len(name) <= 253 && !strings.EqualFold(name, "ALL") && !strings.EqualFold(name, "DEFAULT") && name != "." && name != ".."
+	for _, r := range name {
+		ok = ok && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.", r))
+	}
+	if ok {
+		return nil
+	}
+	return &slurm.Error{Kind: slurm.ErrInvalid, Op: op.name, Text: "a node's name has letters, digits, '-', '_' and '.' only"}
+}
+
+// Partitions implements slurm.Client.
+func (c *Client) Partitions(ctx context.Context) ([]slurm.Partition, error) {
+	op := call{name: "list partitions", path: "partitions/", list: true}
+	parts, _, err := read(ctx, c, op, func(r dialect.Reader) func(io.Reader) ([]slurm.Partition, dialect.Reply, error) {
+		return r.Partitions
+	})
+	return parts, err
+}
+
+// Ping implements slurm.Client. It tells nothing about the token unless Slurm
+// says so: a controller that refuses it may be shown as not responding.
+func (c *Client) Ping(ctx context.Context) ([]slurm.Ping, error) {
+	op := call{name: "ping slurmctld", path: "ping/"}
+	pings, _, err := read(ctx, c, op, func(r dialect.Reader) func(io.Reader) ([]slurm.Ping, dialect.Reply, error) { return r.Pings })
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range pings {
+		if !p.Responding && strings.Contains(strings.ToLower(p.Status), "authentication") {
+			return nil, &slurm.Error{Kind: slurm.ErrAuth, Op: op.name, HTTPStatus: http.StatusOK, Text: p.Status}
+		}
+	}
+	return pings, nil
+}
+
+// Reconfigure implements slurm.Client. slurmctld answers before it is done, and
+// refuses calls for some seconds meanwhile.
+func (c *Client) Reconfigure(ctx context.Context) error {
+	op := call{name: "reconfigure slurmctld", method: http.MethodGet, path: "reconfigure/"}
+	_, err := c.write(ctx, op, nil)
+	return err
+}
