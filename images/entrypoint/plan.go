@@ -1,0 +1,125 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// The users that Slurm daemons run as, fixed in the images.
+const (
+	slurmID = 401
+	mysqlID = 999
+)
+
+// process is one program that the container stands and falls with.
+type process struct {
+	name string
+	args []string
+	env  []string // added to the container's environment
+	dir  string
+	id   int // user and group to run as; 0 is the container's own
+	// notify means that the program tells by systemd's protocol which process carries on after it has re-executed itself, so
+	// that a reconfiguration that fails leaves the old process at work.
+	notify bool
+}
+
+// folder must exist before the programs start. Its owner is set only if the container runs as root.
+type folder struct {
+	path string
+	id   int
+}
+
+// surroundings is what plans depend on beside the arguments.
+type surroundings struct {
+	getenv   func(string) string
+	exists   func(path string) bool
+	hardware func() (string, error)
+}
+
+// start is what a container does.
+type start struct {
+	folders   []folder
+	before    [][]string // commands that run to their end first
+	processes []process
+}
+
+type planner func(args []string, s surroundings) (start, error)
+
+func planners() map[string]planner {
+	return map[string]planner{
+		"slurmctld": planSlurmctld, "slurmd": planSlurmd, "slurmdbd": planSlurmdbd, "slurmrestd": planSlurmrestd,
+		"sackd": planSackd, "login": planLogin, "mariadb": planMariadb,
+	}
+}
+
+// plan decides what the container for a role does. args are the container's arguments.
+func plan(role string, args []string, s surroundings) (start, error) {
+	p, ok := planners()[role]
+	if !ok {
+		return start{}, fmt.Errorf("%q is not a role; there are %s", role, strings.Join(slices.Sorted(maps.Keys(planners())), ", "))
+	}
+	words := make([]string, len(args))
+	for i, a := range args {
+		words[i] = expandWord(a, s.getenv)
+	}
+	return p(words, s)
+}
+
+func options(s surroundings, variable string, args []string) []string {
+	return append(splitWords(s.getenv(variable), s.getenv), args...)
+}
+
+func planSlurmctld(args []string, s surroundings) (start, error) {
+	args = options(s, "SLURMCTLD_OPTIONS", args)
+	return start{
+		folders:   []folder{{"/run/slurmctld", slurmID}},
+		processes: []process{{name: "slurmctld", args: append([]string{"slurmctld", "--systemd"}, args...), notify: true}},
+	}, nil
+}
+
+func planSlurmd(args []string, s surroundings) (start, error) {
+	args, err := slurmdArgs(options(s, "SLURMD_OPTIONS", args), s.getenv, s.hardware)
+	if err != nil {
+		return start{}, err
+	}
+	return start{
+		folders:   []folder{{"/run/slurm", 0}, {"/var/spool/slurmd", 0}},
+		processes: []process{{name: "slurmd", args: append([]string{"slurmd", "--systemd"}, args...), notify: true}},
+	}, nil
+}
+
+func planSlurmdbd(args []string, s surroundings) (start, error) {
+	args = options(s, "SLURMDBD_OPTIONS", args)
+	return start{processes: []process{{name: "slurmdbd", args: append([]string{"slurmdbd", "-D"}, args...)}}}, nil
+}
+
+func planSlurmrestd(args []string, s surroundings) (start, error) {
+	args = options(s, "SLURMRESTD_OPTIONS", args)
+	return start{processes: []process{{name: "slurmrestd", args: append([]string{"slurmrestd"}, args...)}}}, nil
+}
+
+func planSackd(args []string, s surroundings) (start, error) {
+	return start{folders: []folder{{"/run/slurm", slurmID}}, processes: []process{sackd(args, s)}}, nil
+}
+
+func sackd(args []string, s surroundings) process {
+	args = options(s, "SACKD_OPTIONS", args)
+	return process{name: "sackd", args: append([]string{"sackd", "-D"}, args...), dir: "/run/slurm", id: slurmID}
+}
+
+// planLogin starts sssd only where it is installed and configured.
+func planLogin(args []string, s surroundings) (start, error) {
+	sshd := append([]string{"/usr/sbin/sshd", "-D", "-e"}, options(s, "SSHD_OPTIONS", args)...)
+	out := start{
+		folders:   []folder{{"/run/slurm", slurmID}, {"/run/sshd", 0}},
+		before:    [][]string{{"ssh-keygen", "-A"}},
+		processes: []process{sackd(nil, s), {name: "sshd", args: sshd}},
+	}
+	if s.exists("/usr/sbin/sssd") && s.exists("/etc/sssd/sssd.conf") {
+		sssd := append([]string{"/usr/sbin/sssd", "-i", "--logger=stderr"}, options(s, "SSSD_OPTIONS", nil)...)
+		out.processes = append(out.processes, process{name: "sssd", args: sssd})
+	}
+	return out, nil
+}

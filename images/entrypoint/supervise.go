@@ -1,0 +1,160 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// supervisor runs the programs of a container. The first that ends takes the others with it, and its code is the container's.
+type supervisor struct {
+	signals <-chan os.Signal
+	log     io.Writer
+	grace   time.Duration // between SIGTERM and SIGKILL once the container ends by itself
+	notify  *notifySocket // nil if no program uses it
+}
+
+type ended struct {
+	pid    int
+	status syscall.WaitStatus
+}
+
+// run starts the programs and returns the container's exit code when all of them have ended.
+func (s *supervisor) run(programs []process) (int, error) {
+	// Programs may fork and leave; whoever loses its parent comes to us.
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return 0, fmt.Errorf("become the parent of orphans: %w", err)
+	}
+	alive := map[int]process{}
+	for _, p := range programs {
+		pid, err := s.start(p)
+		if err != nil {
+			signalAll(alive, syscall.SIGKILL)
+			return 0, fmt.Errorf("start %s: %w", p.name, err)
+		}
+		alive[pid] = p
+	}
+	ends := make(chan ended)
+	go reap(ends)
+	return s.loop(alive, ends), nil
+}
+
+func (s *supervisor) loop(alive map[int]process, ends <-chan ended) int {
+	var (
+		code     int
+		decided  bool // code is final
+		stopping bool
+		killAt   <-chan time.Time
+		mainPIDs <-chan int
+	)
+	if s.notify != nil {
+		mainPIDs = s.notify.mainPIDs
+	}
+	for len(alive) > 0 {
+		select {
+		case sig := <-s.signals:
+			if sig == syscall.SIGTERM || sig == syscall.SIGINT {
+				stopping, sig = true, syscall.SIGTERM
+			}
+			signalAll(alive, sig.(syscall.Signal))
+		case pid := <-mainPIDs:
+			s.follow(alive, pid)
+		case e := <-ends:
+			if s.notify != nil {
+				s.notify.flush(func(pid int) { s.follow(alive, pid) })
+			}
+			p, ours := alive[e.pid]
+			if !ours {
+				continue
+			}
+			delete(alive, e.pid)
+			if !decided {
+				decided, code = true, exitCode(e.status, stopping)
+				if !stopping {
+					fmt.Fprintf(s.log, "entrypoint: %s ended (%s)\n", p.name, describe(e.status))
+					code = max(code, 1) // a daemon that leaves unasked is a failure, whatever it says itself
+				}
+				signalAll(alive, syscall.SIGTERM)
+				killAt = time.After(s.grace)
+			}
+		case <-killAt:
+			signalAll(alive, syscall.SIGKILL)
+		}
+	}
+	return code
+}
+
+// follow notes that a program goes on as another process.
+func (s *supervisor) follow(alive map[int]process, pid int) {
+	for old, p := range alive {
+		if !p.notify || old == pid {
+			continue
+		}
+		if err := syscall.Kill(pid, 0); errors.Is(err, syscall.ESRCH) {
+			continue
+		}
+		delete(alive, old)
+		alive[pid] = p
+		fmt.Fprintf(s.log, "entrypoint: %s goes on as process %d\n", p.name, pid)
+		return
+	}
+}
+
+func (s *supervisor) start(p process) (int, error) {
+	path, err := exec.LookPath(p.args[0])
+	if err != nil {
+		return 0, err
+	}
+	attr := &syscall.ProcAttr{Dir: p.dir, Env: append(os.Environ(), p.env...), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{}}
+	if p.notify {
+		attr.Env = append(attr.Env, "NOTIFY_SOCKET="+s.notify.path)
+	}
+	if p.id != 0 && os.Getuid() == 0 {
+		attr.Sys.Credential = &syscall.Credential{Uid: uint32(p.id), Gid: uint32(p.id)}
+	}
+	return syscall.ForkExec(path, p.args, attr)
+}
+
+// reap waits for every child, ours and inherited, until there is none.
+func reap(ends chan<- ended) {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		switch {
+		case err == nil:
+			ends <- ended{pid, status}
+		case !errors.Is(err, syscall.EINTR):
+			return
+		}
+	}
+}
+
+func signalAll(alive map[int]process, sig syscall.Signal) {
+	for pid := range alive {
+		_ = syscall.Kill(pid, sig)
+	}
+}
+
+// exitCode is what a shell would say; a program that dies of the SIGTERM that stopped the container has done as it was asked.
+func exitCode(status syscall.WaitStatus, stopping bool) int {
+	switch {
+	case status.Signaled() && stopping && status.Signal() == syscall.SIGTERM:
+		return 0
+	case status.Signaled():
+		return 128 + int(status.Signal())
+	}
+	return status.ExitStatus()
+}
+
+func describe(status syscall.WaitStatus) string {
+	if status.Signaled() {
+		return "signal " + status.Signal().String()
+	}
+	return fmt.Sprintf("code %d", status.ExitStatus())
+}

@@ -1,0 +1,177 @@
+package image
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slinky-hpc/slinky/internal/box/cache"
+	"github.com/slinky-hpc/slinky/internal/box/debian"
+	"github.com/slinky-hpc/slinky/internal/box/hostcmd"
+)
+
+// buildDockerfile runs images/NAME/Dockerfile on its parent. The build context is a folder with the entrypoint alone, as it is for
+// whoever builds the same file with docker or podman.
+func buildDockerfile(ctx context.Context, o Options, r recipe, parent Image, entrypoint string) (Image, error) {
+	dockerfile := filepath.Join(o.Source, "images", r.name, "Dockerfile")
+	key, err := cache.NewKey("dockerfile 1", r.ref, parent.Digest).File(dockerfile).File(entrypoint).Sum()
+	if err != nil {
+		return Image{}, err
+	}
+	dir, err := o.Cache.Dir(ctx, "image", r.name+"-"+key, func(ctx context.Context, dir string) error {
+		if err := debian.EnsureHostPackages(ctx, o.Out, "buildah"); err != nil {
+			return err
+		}
+		// buildah keeps its own store; it is one more cache, so that a Dockerfile's first steps aren't done again when only its last
+		// ones change.
+		return o.Cache.Locked(ctx, "buildah", "store", func(ctx context.Context, home string) error {
+			store, err := openStore(home, o.Out)
+			if err != nil {
+				return err
+			}
+			return store.build(ctx, dockerfile, r.ref, parent, entrypoint, dir)
+		})
+	})
+	if err != nil {
+		return Image{}, err
+	}
+	return readLayout(dir, r.ref)
+}
+
+// store is buildah's storage in a folder of ours. Only one process may use it at a time.
+type store struct {
+	home   string
+	driver string
+	out    io.Writer
+}
+
+func openStore(home string, out io.Writer) (*store, error) {
+	// What a killed run says about its mounts is not true any more: they went with their namespace.
+	for _, name := range []string{"run", "tmp"} {
+		if err := os.RemoveAll(filepath.Join(home, name)); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range []string{"run", "tmp", "root", "apt/lists/partial", "apt/archives/partial", "apt/conf"} {
+		if err := os.MkdirAll(filepath.Join(home, name), 0o755); err != nil {
+			return nil, err
+		}
+	}
+	driver, err := storageDriver(home)
+	if err != nil {
+		return nil, err
+	}
+	return &store{home: home, driver: driver, out: out}, nil
+}
+
+// storageDriver is overlay, but the kernel doesn't stack overlay on overlay.
+func storageDriver(dir string) (string, error) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return "", fmt.Errorf("find the file system of %s: %w", dir, err)
+	}
+	if fs.Type == unix.OVERLAYFS_SUPER_MAGIC {
+		return "vfs", nil
+	}
+	return "overlay", nil
+}
+
+func (s *store) command(out io.Writer, args ...string) hostcmd.Cmd {
+	global := []string{
+		"buildah", "--root", filepath.Join(s.home, "root"), "--runroot", filepath.Join(s.home, "run"), "--storage-driver", s.driver,
+	}
+	env := append(os.Environ(), "TMPDIR="+filepath.Join(s.home, "tmp"), "LC_ALL=C.UTF-8")
+	return hostcmd.Cmd{Args: append(global, args...), Env: env, Out: out, Contained: true}
+}
+
+func (s *store) run(ctx context.Context, args ...string) error {
+	return hostcmd.Run(ctx, s.command(s.out, args...))
+}
+
+// build builds the Dockerfile and writes the image as an OCI layout to dir.
+func (s *store) build(ctx context.Context, dockerfile, ref string, parent Image, entrypoint, dir string) error {
+	base := "localhost/parent:" + strings.TrimPrefix(parent.Digest, "sha256:")[:32]
+	if err := s.ensure(ctx, base, parent); err != nil {
+		return err
+	}
+	build := filepath.Join(s.home, "tmp", "context")
+	if err := os.MkdirAll(build, 0o755); err != nil {
+		return err
+	}
+	if err := copyFile(entrypoint, filepath.Join(build, "entrypoint")); err != nil {
+		return err
+	}
+	// Layers are cached by content and time of the files; the content is all that counts.
+	if err := os.Chtimes(filepath.Join(build, "entrypoint"), time.Unix(0, 0), time.Unix(0, 0)); err != nil {
+		return err
+	}
+	if err := s.writeAptSettings(ctx); err != nil {
+		return err
+	}
+	tag := "localhost/built:" + shortName(ref)
+	err := s.run(ctx, "build", "--isolation", "chroot", "--layers", "--pull=never", "--format", "oci", "--identity-label=false",
+		"--build-arg", "BASE="+base, "--tag", tag, "--file", dockerfile,
+		"--volume", filepath.Join(s.home, "apt")+":/mnt", "--volume", filepath.Join(s.home, "apt/conf")+":/etc/apt/apt.conf.d:ro", build)
+	if err != nil {
+		return err
+	}
+	target := filepath.Join(s.home, "tmp", "layout")
+	if err := s.run(ctx, "push", "--disable-compression", "--format", "oci", tag, "oci:"+target+":"+ref); err != nil {
+		return fmt.Errorf("write the image: %w", err)
+	}
+	if err := os.Remove(dir); err != nil {
+		return err
+	}
+	if err := os.Rename(target, dir); err != nil {
+		return err
+	}
+	return shareBlobs(ctx, dir, parent.Layout)
+}
+
+// ensure brings the parent into the store under the name.
+func (s *store) ensure(ctx context.Context, name string, parent Image) error {
+	// buildah exits with an error when there is no such image.
+	if _, err := hostcmd.Output(ctx, s.command(nil, "images", "--quiet", name)); err == nil {
+		return nil
+	}
+	// buildah makes a name of the path, and names must be lower case: a relative path is safe wherever the cache lies.
+	link := filepath.Join(s.home, "tmp", "parent")
+	if err := os.Symlink(parent.Layout, link); err != nil {
+		return err
+	}
+	defer os.Remove(link)
+	pull := s.command(s.out, "pull", "--quiet", "oci:parent:"+parent.Name)
+	pull.Dir = filepath.Dir(link)
+	id, err := hostcmd.Output(ctx, pull)
+	if err != nil {
+		return fmt.Errorf("load %s: %w", parent.Name, err)
+	}
+	return hostcmd.Run(ctx, s.command(s.out, "tag", strings.TrimSpace(id), name))
+}
+
+// writeAptSettings makes apt inside the build use this machine's mirror and a download cache outside of the image. Both come by
+// mounts over folders that are empty in the image, so nothing of this is left in it.
+func (s *store) writeAptSettings(ctx context.Context) error {
+	mirror, err := debian.Mirror(ctx)
+	if err != nil {
+		return err
+	}
+	options, err := debian.FetchOptions(ctx)
+	if err != nil {
+		return err
+	}
+	options = append(options,
+		`Dir::State::Lists "/mnt/lists/";`, `Dir::Cache::Archives "/mnt/archives/";`, `Dir::Etc::SourceList "/mnt/sources.list";`,
+		`Dir::Etc::SourceParts "-";`, `APT::Keep-Downloaded-Packages "true";`, `APT::Sandbox::User "root";`)
+	if err := os.WriteFile(filepath.Join(s.home, "apt/conf/build"), []byte(strings.Join(options, "\n")+"\n"), 0o644); err != nil {
+		return err
+	}
+	sources := fmt.Sprintf("deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s main\n", mirror, debian.Suite)
+	return os.WriteFile(filepath.Join(s.home, "apt/sources.list"), []byte(sources), 0o644)
+}

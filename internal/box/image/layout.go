@@ -1,0 +1,122 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// Image is one built image.
+type Image struct {
+	Name   string // full reference, such as ghcr.io/slinky-hpc/slurmd:26.05-debian
+	Digest string // of its manifest, sha256:...
+	Layout string // OCI layout folder in the cache that holds this image alone
+}
+
+// fileLayer is an uncompressed layer that stays in its file.
+type fileLayer struct {
+	path   string
+	digest v1.Hash
+	size   int64
+}
+
+func newFileLayer(path string) (*fileLayer, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	digest, size, err := v1.SHA256(f)
+	if err != nil {
+		return nil, fmt.Errorf("hash %s: %w", path, err)
+	}
+	return &fileLayer{path: path, digest: digest, size: size}, nil
+}
+
+func (l *fileLayer) Digest() (v1.Hash, error)             { return l.digest, nil }
+func (l *fileLayer) DiffID() (v1.Hash, error)             { return l.digest, nil }
+func (l *fileLayer) Compressed() (io.ReadCloser, error)   { return os.Open(l.path) }
+func (l *fileLayer) Uncompressed() (io.ReadCloser, error) { return os.Open(l.path) }
+func (l *fileLayer) Size() (int64, error)                 { return l.size, nil }
+func (l *fileLayer) MediaType() (types.MediaType, error)  { return types.OCIUncompressedLayer, nil }
+
+// writeLayout writes an image of one layer as an OCI layout.
+func writeLayout(dir, name, layerPath string, config v1.Config) error {
+	layer, err := newFileLayer(layerPath)
+	if err != nil {
+		return err
+	}
+	img := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
+	img = mutate.ConfigMediaType(img, types.OCIConfigJSON)
+	if img, err = mutate.AppendLayers(img, layer); err != nil {
+		return fmt.Errorf("add the layer of %s: %w", name, err)
+	}
+	file, err := img.ConfigFile()
+	if err != nil {
+		return err
+	}
+	file = file.DeepCopy()
+	file.OS, file.Architecture, file.Config = "linux", architecture(), config
+	if img, err = mutate.ConfigFile(img, file); err != nil {
+		return fmt.Errorf("set the configuration of %s: %w", name, err)
+	}
+	path, err := layout.Write(dir, empty.Index)
+	if err != nil {
+		return err
+	}
+	return path.AppendImage(img, layout.WithAnnotations(map[string]string{refAnnotation: name}))
+}
+
+// readLayout returns the one image in a layout.
+func readLayout(dir, name string) (Image, error) {
+	index, err := layout.ImageIndexFromPath(dir)
+	if err != nil {
+		return Image{}, fmt.Errorf("read the layout of %s: %w", name, err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		return Image{}, fmt.Errorf("read the layout of %s: %w", name, err)
+	}
+	if len(manifest.Manifests) != 1 {
+		return Image{}, fmt.Errorf("the layout of %s in %s holds %d images, want 1", name, dir, len(manifest.Manifests))
+	}
+	return Image{Name: name, Digest: manifest.Manifests[0].Digest.String(), Layout: dir}, nil
+}
+
+// shareBlobs replaces blobs that both layouts hold by hard links, so that a base is on disk once.
+func shareBlobs(ctx context.Context, dir, parent string) error {
+	blobs := filepath.Join(dir, "blobs", "sha256")
+	entries, err := os.ReadDir(blobs)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		linked := filepath.Join(dir, ".link")
+		err := os.Link(filepath.Join(parent, "blobs", "sha256", e.Name()), linked)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := os.Rename(linked, filepath.Join(blobs, e.Name())); err != nil {
+			return err
+		}
+		if err := os.Remove(linked); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err // rename does nothing when both names are the same file already
+		}
+	}
+	return nil
+}

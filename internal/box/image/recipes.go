@@ -1,0 +1,86 @@
+package image
+
+import (
+	"fmt"
+	"slices"
+)
+
+// SlurmVersion is the release of Slurm that the images hold.
+const SlurmVersion = "26.05"
+
+// Pause is the image that holds a pod's namespaces.
+const Pause = "slinky.box/pause:1"
+
+const (
+	registry  = "ghcr.io/slinky-hpc/"
+	debianTag = "docker.io/library/debian:forky-slim"
+)
+
+// recipe says how an image is made. It has a Dockerfile, or a Go package, or is the base itself.
+type recipe struct {
+	name   string // what Options.Names says
+	ref    string
+	parent string // recipe that the Dockerfile's BASE is; "" if it has no Dockerfile
+	pkg    string // Go package in the checkout that is the image's one binary
+	user   string
+	inner  bool // only a parent of others
+}
+
+// recipes lists all images; a parent comes before its children.
+func recipes() []recipe {
+	slurm := func(name string) recipe {
+		return recipe{name: name, ref: registry + name + ":" + SlurmVersion + "-debian", parent: "slurm-base"}
+	}
+	program := func(name string) recipe {
+		return recipe{name: name, ref: registry + name + ":dev", pkg: "./cmd/" + name, user: "65532:65532"}
+	}
+	base := slurm("slurm-base")
+	base.parent, base.inner = "debian", true
+	return []recipe{
+		{name: "debian", ref: debianTag},
+		base,
+		slurm("slurmctld"), slurm("slurmd"), slurm("slurmrestd"), slurm("slurmdbd"), slurm("login"),
+		{name: "mariadb", ref: registry + "mariadb:debian", parent: "debian"},
+		{name: "pause", ref: Pause, pkg: "./images/pause", user: "65535:65535"},
+		program("operator"), program("bridge-scheduler"), program("bridge"), program("dra-cpu"), program("exporter"), program("slinky"),
+	}
+}
+
+// Names returns the names that Options.Names takes.
+func Names() []string {
+	var out []string
+	for _, r := range recipes() {
+		if !r.inner {
+			out = append(out, r.name)
+		}
+	}
+	return out
+}
+
+// Reference returns the full reference of an image by its short name.
+func Reference(name string) (string, error) {
+	for _, r := range recipes() {
+		if r.name == name {
+			return r.ref, nil
+		}
+	}
+	return "", fmt.Errorf("there is no image %q", name)
+}
+
+// choose returns the recipes of the names and of their parents, in the order of recipes.
+func choose(names []string) ([]recipe, error) {
+	all := recipes()
+	wanted := map[string]bool{}
+	for _, n := range names {
+		if !slices.ContainsFunc(all, func(r recipe) bool { return r.name == n }) {
+			return nil, fmt.Errorf("there is no image %q", n)
+		}
+		wanted[n] = true
+	}
+	for _, r := range slices.Backward(all) {
+		if wanted[r.name] && r.parent != "" {
+			wanted[r.parent] = true
+		}
+	}
+	return slices.DeleteFunc(all, func(r recipe) bool { return !wanted[r.name] }), nil
+}
