@@ -36,7 +36,7 @@ e2e: bin/testrun ## Run the end-to-end stories in a box of their own (as root)
 	@exec bin/testrun -stages e2e
 
 bench: ## Run the benchmarks
-	@go test -run '^$$' -bench . -benchmem ./...
+	@hack/bench.sh
 
 # The go command knows best what is up to date.
 bin/slinky:

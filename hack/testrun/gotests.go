@@ -1,0 +1,98 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// unitFlags are the arguments of "go test" for all packages but that of the
+// lint stage.
+func unitFlags(root string) []string {
+	args := []string{"-timeout=5m"}
+	cmd := exec.Command("go", "list", "./...")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		// The go command tells what is wrong better when it runs the tests.
+		return append(args, "./...")
+	}
+	for pkg := range strings.FieldsSeq(string(out)) {
+		if pkg != archtest {
+			args = append(args, pkg)
+		}
+	}
+	return args
+}
+
+func unit(ctx context.Context, r *runner) []result {
+	results := r.goTest(ctx, "unit", false, nil, unitFlags(r.root)...)
+	r.look(results)
+	return results
+}
+
+func apiserver(ctx context.Context, r *runner) []result {
+	slinky, err := r.slinky(ctx)
+	if err != nil {
+		return []result{failure("apiserver", err.Error())}
+	}
+	var stdout bytes.Buffer
+	if err := r.command(ctx, "apiserver-tools", nil, &stdout, slinky, "tools", "envtest"); err != nil {
+		return []result{failure("build kube-apiserver and etcd", err.Error())}
+	}
+	lines := strings.Split(strings.TrimSpace(stdout.String()), "\n")
+	assets := lines[len(lines)-1]
+	return r.gated(ctx, "apiserver", "SLINKY_TEST_APISERVER", []string{"KUBEBUILDER_ASSETS=" + assets})
+}
+
+func realSlurm(ctx context.Context, r *runner) []result {
+	return r.gated(ctx, "slurm", "SLINKY_TEST_SLURM", nil)
+}
+
+const boxName = "test"
+
+func e2e(ctx context.Context, r *runner) []result {
+	slinky, err := r.slinky(ctx)
+	if err != nil {
+		return []result{failure("e2e", err.Error())}
+	}
+	// What a run before left, say because it was killed.
+	if err := r.command(ctx, "e2e-down", nil, nil, slinky, "down", "--name", boxName); err != nil {
+		return []result{failure("remove what an earlier run left", err.Error())}
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return []result{failure("find the cache folder", err.Error())}
+	}
+	boxes := filepath.Join(cache, "slinky", "boxes")
+	before, err := look("/", boxes)
+	if err != nil {
+		return []result{failure("look at this machine", err.Error())}
+	}
+	up := r.check(ctx, "slinky up", "e2e-up", slinky, "up", "--name", boxName)
+	results := []result{up}
+	if up.outcome == passed {
+		results = append(results, r.goTest(ctx, "e2e", true, []string{"SLINKY_TEST_BOX=" + boxName},
+			"-count=1", "-v", "-timeout=20m", "./test/e2e/...")...)
+	}
+	return append(results, r.takeDown(ctx, slinky, boxes, before)...)
+}
+
+// takeDown removes the box also when ctx has ended, and looks for leftovers.
+func (r *runner) takeDown(ctx context.Context, slinky, boxes string, before machine) []result {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), downLimit)
+	defer cancel()
+	down := r.check(ctx, "slinky down", "e2e-down", slinky, "down", "--name", boxName)
+	start := r.now()
+	after, err := look("/", boxes)
+	output := ""
+	if left := after.minus(before); err == nil && len(left) > 0 {
+		output = strings.Join(left, "\n") + "\n"
+		err = fmt.Errorf("slinky down left %d things behind", len(left))
+	}
+	return []result{down, r.checked("nothing is left of the box", start, output, err)}
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// stage is a part of the tests that needs one kind of surroundings.
+type stage struct {
+	name  string
+	where string
+	run   func(context.Context, *runner) []result
+	// wants is set for a stage that runs what "go test ./..." skips. The reason
+	// for the skip names this variable; with it set, nothing may be skipped.
+	wants string
+}
+
+func stages() []stage {
+	return []stage{
+		{name: "lint", where: "source code", run: lint},
+		{name: "unit", where: "this host, no root needed", run: unit},
+		{name: "apiserver", where: "real kube-apiserver and etcd", run: apiserver, wants: "SLINKY_TEST_APISERVER"},
+		{name: "slurm", where: "real Slurm daemons", run: realSlurm, wants: "SLINKY_TEST_SLURM"},
+		{name: "e2e", where: "box " + boxName + ": real nodes, real Slurm", run: e2e, wants: "SLINKY_TEST_BOX"},
+	}
+}
+
+func stageNames() []string {
+	var names []string
+	for _, s := range stages() {
+		names = append(names, s.name)
+	}
+	return names
+}
+
+// report is what came out of a stage.
+type report struct {
+	stage   stage
+	results []result
+	elapsed time.Duration
+}
+
+func (r *runner) runStages(ctx context.Context, chosen []stage) []report {
+	var reports []report
+	for _, s := range chosen {
+		start := r.now()
+		fmt.Fprintf(r.out, "\n=== %s (%s)\n", s.name, s.where)
+		var results []result
+		if ctx.Err() != nil {
+			results = []result{failure("stage "+s.name, "did not run: "+context.Cause(ctx).Error())}
+		} else {
+			results = s.run(ctx, r)
+		}
+		if s.wants != "" {
+			results = refuseSkips(results)
+		}
+		r.printFailures(results)
+		reports = append(reports, report{s, results, r.now().Sub(start)})
+	}
+	full := len(chosen) == len(stages())
+	return settleLater(reports, full)
+}
+
+// refuseSkips: in its own stage a test has all it needs, so a skip hides something.
+func refuseSkips(results []result) []result {
+	out := slices.Clone(results)
+	for i := range out {
+		if out[i].outcome == skipped {
+			out[i].outcome = failed
+			out[i].output += "    this test may not be skipped here\n"
+		}
+	}
+	return out
+}
+
+// settleLater looks for the tests that were left to a later stage. When all
+// stages ran, each of them must have run; else they count as skipped.
+func settleLater(reports []report, full bool) []report {
+	ran := map[id]bool{}
+	for _, rep := range reports {
+		for _, t := range rep.results {
+			if t.outcome != later {
+				ran[t.top()] = true
+			}
+		}
+	}
+	for _, rep := range reports {
+		for i, t := range rep.results {
+			switch {
+			case t.outcome != later || ran[t.top()]:
+			case full:
+				rep.results[i].outcome = failed
+				rep.results[i].output += "    no stage has run this test\n"
+			default:
+				rep.results[i].outcome = skipped
+			}
+		}
+	}
+	return reports
+}
+
+// variable finds the name of the stage's variable in the reason of a skip.
+func variable(output string) string {
+	for _, s := range stages() {
+		if s.wants != "" && strings.Contains(output, s.wants) {
+			return s.wants
+		}
+	}
+	return ""
+}
