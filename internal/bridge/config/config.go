@@ -1,0 +1,97 @@
+// Package config reads the bridge's configuration file, which all its programs share.
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// DefaultPath is where the configuration file is mounted.
+const DefaultPath = "/etc/slurm-bridge/config.yaml"
+
+// Config is the configuration file. Keys match whatever their case.
+type Config struct {
+	// SchedulerName is the spec.schedulerName of the bridge's pods, and the value of its taint.
+	SchedulerName string `json:"schedulerName"`
+	// SlurmRestAPI is slurmrestd's base URL, as http://slurm-restapi.slurm:6820.
+	SlurmRestAPI string `json:"slurmRestApi"`
+	// Partition takes the jobs that name no other.
+	Partition string `json:"partition"`
+	// MCSLabel is put on every job.
+	MCSLabel string `json:"mcsLabel"`
+	// ManagedNamespaces are adopted by admission; the selector replaces the list where it is set.
+	ManagedNamespaces        []string              `json:"managedNamespaces"`
+	ManagedNamespaceSelector *metav1.LabelSelector `json:"managedNamespaceSelector"`
+	// ManagedNodeTaint is the effect of the taint on managed nodes: NoExecute (the
+	// default), NoSchedule, or None for no taint, where nodes also serve other pods.
+	ManagedNodeTaint string `json:"managedNodeTaint"`
+}
+
+// TaintNone as ManagedNodeTaint leaves nodes without the bridge's taint.
+const TaintNone = "None"
+
+// DefaultSchedulerName is the published scheduler's name.
+const DefaultSchedulerName = "slurm-bridge-scheduler"
+
+// Read reads a file of files; name is its path there.
+func Read(files fs.FS, name string) (Config, error) {
+	text, err := fs.ReadFile(files, name)
+	if err != nil {
+		return Config{}, fmt.Errorf("read the bridge's configuration: %w", err)
+	}
+	c, err := Parse(text)
+	if err != nil {
+		return Config{}, fmt.Errorf("configuration file /%s: %w", name, err)
+	}
+	return c, nil
+}
+
+// Parse reads the text of a configuration file. Unknown keys are errors.
+func Parse(text []byte) (Config, error) {
+	c := Config{}
+	asJSON, err := yaml.YAMLToJSONStrict(text)
+	if err != nil {
+		return c, fmt.Errorf("not valid YAML: %w", err)
+	}
+	dec := json.NewDecoder(bytes.NewReader(asJSON))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&c); err != nil {
+		if key, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+			return c, fmt.Errorf("unknown key %s; known are schedulerName, slurmRestApi, partition, mcsLabel, "+
+				"managedNamespaces, managedNamespaceSelector and managedNodeTaint", key)
+		}
+		return c, err
+	}
+	if c.SchedulerName == "" {
+		c.SchedulerName = DefaultSchedulerName
+	}
+	if c.ManagedNodeTaint == "" {
+		c.ManagedNodeTaint = string(corev1.TaintEffectNoExecute)
+	}
+	return c, c.check()
+}
+
+func (c Config) check() error {
+	var errs []error
+	if u, err := url.Parse(c.SlurmRestAPI); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		errs = append(errs, fmt.Errorf("slurmRestApi is %q, not a URL such as http://slurm-restapi.slurm:6820", c.SlurmRestAPI))
+	}
+	switch c.ManagedNodeTaint {
+	case string(corev1.TaintEffectNoExecute), string(corev1.TaintEffectNoSchedule), TaintNone:
+	default:
+		errs = append(errs, fmt.Errorf("managedNodeTaint is %q, not NoExecute, NoSchedule or None", c.ManagedNodeTaint))
+	}
+	if _, err := metav1.LabelSelectorAsSelector(c.ManagedNamespaceSelector); err != nil {
+		errs = append(errs, fmt.Errorf("managedNamespaceSelector: %w", err))
+	}
+	return errors.Join(errs...)
+}

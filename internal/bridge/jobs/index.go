@@ -1,0 +1,113 @@
+// Package jobs finds the Slurm jobs of this Kubernetes cluster's pods by the UIDs that they carry.
+package jobs
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/slinky-hpc/slinky/internal/plan/workload"
+	"github.com/slinky-hpc/slinky/slurm"
+)
+
+// Index holds the jobs that the bridge of one Kubernetes cluster made.
+type Index struct {
+	cluster string
+
+	mu   sync.RWMutex
+	jobs map[uint32]slurm.Job
+	byID map[types.UID]map[uint32]bool
+}
+
+// NewIndex returns an empty index for a Kubernetes cluster.
+func NewIndex(cluster string) *Index {
+	return &Index{cluster: cluster, jobs: map[uint32]slurm.Job{}, byID: map[types.UID]map[uint32]bool{}}
+}
+
+// Cluster returns the identity of the Kubernetes cluster.
+func (x *Index) Cluster() string { return x.cluster }
+
+// Put adds or replaces a job. It returns false for a job of somebody else, which
+// then isn't in the index, whatever had its id before.
+func (x *Index) Put(j slurm.Job) bool {
+	mark, ours := workload.Owned(j, x.cluster)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.drop(j.ID)
+	if !ours {
+		return false
+	}
+	x.jobs[j.ID] = j
+	for _, uid := range uids(mark) {
+		if x.byID[uid] == nil {
+			x.byID[uid] = map[uint32]bool{}
+		}
+		x.byID[uid][j.ID] = true
+	}
+	return true
+}
+
+// Drop removes a job that Slurm doesn't know any more.
+func (x *Index) Drop(id uint32) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.drop(id)
+}
+
+func (x *Index) drop(id uint32) {
+	old, ok := x.jobs[id]
+	if !ok {
+		return
+	}
+	delete(x.jobs, id)
+	mark, _ := workload.Owned(old, x.cluster)
+	for _, uid := range uids(mark) {
+		if delete(x.byID[uid], id); len(x.byID[uid]) == 0 {
+			delete(x.byID, uid)
+		}
+	}
+}
+
+// Get returns a job by its id.
+func (x *Index) Get(id uint32) (slurm.Job, bool) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	j, ok := x.jobs[id]
+	return j, ok
+}
+
+// Naming returns the jobs that carry one of the UIDs, of a pod or a workload, by id.
+func (x *Index) Naming(ids ...types.UID) []slurm.Job {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	found := map[uint32]bool{}
+	var out []slurm.Job
+	for _, uid := range ids {
+		for id := range x.byID[uid] {
+			if !found[id] {
+				found[id] = true
+				out = append(out, x.jobs[id])
+			}
+		}
+	}
+	slices.SortFunc(out, byID)
+	return out
+}
+
+// All returns all jobs, by id.
+func (x *Index) All() []slurm.Job {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	out := make([]slurm.Job, 0, len(x.jobs))
+	for _, j := range x.jobs {
+		out = append(out, j)
+	}
+	slices.SortFunc(out, byID)
+	return out
+}
+
+func byID(a, b slurm.Job) int { return cmp.Compare(a.ID, b.ID) }
+
+func uids(m workload.Mark) []types.UID { return append([]types.UID{m.Workload}, m.Pods...) }

@@ -1,0 +1,264 @@
+package submit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/klog/v2"
+
+	"github.com/slinky-hpc/slinky/internal/bridge/scheduler"
+	"github.com/slinky-hpc/slinky/internal/plan/explain"
+	"github.com/slinky-hpc/slinky/internal/plan/placement"
+	"github.com/slinky-hpc/slinky/internal/plan/workload"
+	"github.com/slinky-hpc/slinky/slurm"
+	"github.com/slinky-hpc/slinky/slurm/hostlist"
+)
+
+// Reasons of the pod condition and of events.
+const (
+	reasonMembers   = "WaitingForMembers"
+	reasonQueued    = "QueuedInSlurm"
+	reasonNoNode    = "NoUsableNode"
+	reasonInvalid   = "InvalidJob"
+	reasonRefused   = "RefusedBySlurm"
+	reasonAway      = "SlurmUnavailable"
+	reasonEnded     = "SlurmJobEnded"
+	reasonNoPlace   = "CannotPlace"
+	reasonAllocated = "Allocated"
+)
+
+// patchers bounds the calls that place the members of one group at once.
+const patchers = 16
+
+func (s *Submitter) act(ctx context.Context, o workload.Observed, step workload.Step) (time.Duration, error) {
+	switch step.Kind {
+	case workload.StepWait:
+		return s.hold(ctx, step.Pods, held{reason: reasonMembers, text: step.Reason})
+	case workload.StepQueued:
+		return s.hold(ctx, step.Pods, held{reason: reasonQueued, text: explain.Waiting(step.Job, s.Now())})
+	case workload.StepCancel:
+		return 0, s.cancel(ctx, o.Group.Key, step)
+	case workload.StepRejoin:
+		return 0, s.rejoin(ctx, step)
+	case workload.StepPlace:
+		return s.place(ctx, step)
+	case workload.StepSubmit:
+		return s.submit(ctx, o, step.Pods)
+	}
+	return 0, fmt.Errorf("unknown step %q", step.Kind)
+}
+
+func (s *Submitter) cancel(ctx context.Context, key workload.Key, step workload.Step) error {
+	klog.FromContext(ctx).Info("Cancel a Slurm job", "workload", key.String(), "job", step.Job.ID, "why", step.Reason)
+	for _, pod := range step.Pods {
+		s.Table.Hold(pod.UID, step.Reason)
+	}
+	if err := s.Slurm.CancelJobs(ctx, step.Job.ID); err != nil {
+		return fmt.Errorf("cancel Slurm job %d, of which %s: %w", step.Job.ID, step.Reason, err)
+	}
+	return s.refresh(ctx, step.Job.ID)
+}
+
+func (s *Submitter) rejoin(ctx context.Context, step workload.Step) error {
+	comment := workload.Rejoined(step.Job, step.Mark, step.Pods)
+	if err := s.Slurm.UpdateJob(ctx, step.Job.ID, slurm.JobRequest{AdminComment: comment}); err != nil {
+		return fmt.Errorf("let pods %s join Slurm job %d: %w", workload.Names(step.Pods), step.Job.ID, err)
+	}
+	return s.refresh(ctx, step.Job.ID)
+}
+
+// refresh reads a job that a call has just changed, so that nobody has to wait for the next poll.
+func (s *Submitter) refresh(ctx context.Context, id uint32) error {
+	j, err := s.Slurm.Job(ctx, id)
+	if err != nil {
+		return fmt.Errorf("read Slurm job %d again: %w", id, err)
+	}
+	s.JobChanged(j, false)
+	return nil
+}
+
+// submit asks Slurm for a job for the pods: at once if nodes are free, else queued.
+func (s *Submitter) submit(ctx context.Context, o workload.Observed, pods []*corev1.Pod) (time.Duration, error) {
+	key := o.Group.Key
+	if last, wait := s.resubmitAfter(o.Jobs, pods); wait > 0 {
+		text := explain.Ended(last) + " before the pod started; a new job follows"
+		_, err := s.hold(ctx, pods, held{reason: reasonEnded, text: text, warn: true})
+		return wait, err
+	}
+	req, why, err := s.request(o.Group, pods)
+	s.setBlocked(key, why.reason == reasonNoNode)
+	switch {
+	case err != nil:
+		return 0, err
+	case why.reason == reasonNoNode:
+		_, err := s.hold(ctx, pods, why)
+		return 30 * time.Second, err
+	case why.reason != "":
+		return s.hold(ctx, pods, why)
+	}
+	id, err := s.Slurm.AllocateNow(ctx, req)
+	if errors.Is(err, slurm.ErrBusy) || errors.Is(err, slurm.ErrInvalid) {
+		// What can't start now may be queued. What can't be at all is refused once more, with the reason.
+		id, err = s.Slurm.Submit(ctx, req)
+	}
+	if err != nil {
+		return s.refused(ctx, key, pods, err)
+	}
+	klog.FromContext(ctx).Info("Slurm took the job", "workload", key.String(), "job", id, "pods", workload.Names(pods))
+	if err := s.refresh(ctx, id); err != nil {
+		s.setUncertain(key)
+		return 0, err
+	}
+	if _, ours := s.Index.Get(id); !ours {
+		// The id is somebody else's by now: slurmctld lost the job.
+		s.setUncertain(key)
+		return 0, fmt.Errorf("Slurm job %d is no longer the one that was submitted for %s", id, key)
+	}
+	return 0, nil
+}
+
+// request plans the job; held tells why there can't be one.
+func (s *Submitter) request(g workload.Group, pods []*corev1.Pod) (slurm.JobRequest, held, error) {
+	nodes, _, err := s.nodes()
+	if err != nil {
+		return slurm.JobRequest{}, held{}, err
+	}
+	f := workload.Feasible(pods, nodes, s.View.Nodes(), workload.Partition(g, s.Policy))
+	req, err := workload.Request(g, pods, f.Excluded, s.Policy)
+	if err != nil {
+		return req, held{reason: reasonInvalid, text: err.Error(), warn: true}, nil
+	}
+	if len(f.Excluded) > 0 && f.Usable < int(req.MinimumNodes) {
+		return req, held{reason: reasonNoNode, text: f.Sentence(int(req.MinimumNodes)), warn: true}, nil
+	}
+	return req, held{}, nil
+}
+
+// refused tells the pods that Slurm took no job, and decides when to ask again.
+func (s *Submitter) refused(ctx context.Context, key workload.Key, pods []*corev1.Pod, err error) (time.Duration, error) {
+	switch {
+	case errors.Is(err, slurm.ErrInvalid), errors.Is(err, slurm.ErrNotFound):
+		// Only a change of Slurm's configuration helps: look again at leisure.
+		_, holdErr := s.hold(ctx, pods, held{reason: reasonRefused, text: explain.Refused(err), warn: true})
+		return time.Minute, holdErr
+	case errors.Is(err, slurm.ErrUnavailable):
+		// The job may exist although no answer came. The next full reading of jobs tells.
+		s.setUncertain(key)
+	}
+	_, holdErr := s.hold(ctx, pods, held{reason: reasonAway, text: "Slurm can't be asked now: " + err.Error()})
+	return 0, errors.Join(err, holdErr)
+}
+
+// resubmitAfter slows down where jobs of the same pods have ended before them.
+func (s *Submitter) resubmitAfter(all []slurm.Job, pods []*corev1.Pod) (slurm.Job, time.Duration) {
+	var last slurm.Job
+	n := 0
+	for _, j := range all {
+		mark, ok := workload.Owned(j, s.Index.Cluster())
+		if !ok || !j.States.JobEnded() || !slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return slices.Contains(mark.Pods, p.UID) }) {
+			continue
+		}
+		n++
+		if !j.EndTime.Before(last.EndTime) {
+			last = j
+		}
+	}
+	if n == 0 {
+		return last, 0
+	}
+	delay := min(time.Second<<min(n-1, 10), 5*time.Minute)
+	return last, last.EndTime.Add(delay).Sub(s.Now())
+}
+
+// place gives the pods of a running job their nodes.
+func (s *Submitter) place(ctx context.Context, step workload.Step) (time.Duration, error) {
+	names, err := hostlist.Expand(step.Job.Nodes)
+	if err != nil {
+		return 0, fmt.Errorf("nodes of Slurm job %d: %w", step.Job.ID, err)
+	}
+	_, kube, err := s.nodes()
+	if err != nil {
+		return 0, err
+	}
+	placed, err := placement.Place(step.Mark.Pods, names, kube)
+	if err != nil {
+		text := fmt.Sprintf("Slurm job %d runs, but %v", step.Job.ID, err)
+		_, err := s.hold(ctx, step.Pods, held{reason: reasonNoPlace, text: text, warn: true})
+		return 10 * time.Second, err
+	}
+	slots := make(chan struct{}, patchers)
+	errs := make([]error, len(step.Pods))
+	var wg sync.WaitGroup
+	for i, pod := range step.Pods {
+		a := scheduler.Allocation{Node: placed[pod.UID], JobID: step.Job.ID, SLUID: step.Job.SLUID}
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			errs[i] = s.give(ctx, pod, a)
+		})
+	}
+	wg.Wait()
+	return 0, errors.Join(errs...)
+}
+
+// give writes one pod's allocation to the table and to the pod. The table goes
+// first: the scheduler looks at the pod again as soon as the patch is seen.
+func (s *Submitter) give(ctx context.Context, pod *corev1.Pod, a scheduler.Allocation) error {
+	had, ok := s.Table.Get(pod.UID)
+	patch := placementPatch(pod, a, s.SchedulerName)
+	if ok && had == a && patch == nil {
+		return nil
+	}
+	s.Table.Put(pod.UID, a)
+	if patch != nil {
+		var err error
+		if pod, err = s.patchPlacement(ctx, pod, a, patch); err != nil || pod == nil {
+			return err
+		}
+	}
+	s.Activate(pod)
+	return s.allocated(ctx, pod, a)
+}
+
+// patchPlacement patches a pod, reading it again where it changed meanwhile. It
+// returns nil for a pod that is gone.
+func (s *Submitter) patchPlacement(ctx context.Context, pod *corev1.Pod, a scheduler.Allocation, patch []byte) (*corev1.Pod, error) {
+	pods := s.Client.CoreV1().Pods(pod.Namespace)
+	var out *corev1.Pod
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		var err error
+		out, err = pods.Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+		now, getErr := pods.Get(ctx, pod.Name, metav1.GetOptions{})
+		switch {
+		case getErr != nil:
+			return getErr
+		case now.UID != pod.UID || !workload.Live(now):
+			return apierrors.NewNotFound(corev1.Resource("pods"), pod.Name)
+		}
+		if patch = placementPatch(now, a, s.SchedulerName); patch == nil {
+			out = now
+			return nil
+		}
+		return err
+	})
+	if apierrors.IsNotFound(err) {
+		s.forget(pod.UID)
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("write node %s and Slurm job %d to pod %s/%s: %w", a.Node, a.JobID, pod.Namespace, pod.Name, err)
+	}
+	return out, nil
+}

@@ -1,0 +1,137 @@
+package submit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/slinky-hpc/slinky/api/v1beta1"
+	"github.com/slinky-hpc/slinky/internal/bridge/scheduler"
+)
+
+// fieldManager owns the fields that the bridge writes to pods.
+const fieldManager = "slurm-bridge"
+
+// refreshEvery is how often a text whose reason stays the same is written again.
+const refreshEvery = 30 * time.Second
+
+// held is why a pod waits: one word, and a sentence for its owner.
+type held struct {
+	reason, text string
+	warn         bool
+}
+
+// told is what a pod's owner was told last. The pod itself shows it only after a while.
+type told struct {
+	reason, text string
+	at           time.Time
+}
+
+func (s *Submitter) lastTold(pod *corev1.Pod) told {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t, ok := s.told[pod.UID]; ok {
+		return t
+	}
+	if c := condition(pod); c != nil && c.Status == corev1.ConditionFalse {
+		return told{reason: c.Reason, text: c.Message, at: c.LastProbeTime.Time}
+	}
+	return told{}
+}
+
+func (s *Submitter) setTold(pod *corev1.Pod, t told) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.told[pod.UID] = t
+}
+
+// hold keeps pods back and tells why, on each pod. It returns when the text is due to be written.
+func (s *Submitter) hold(ctx context.Context, pods []*corev1.Pod, h held) (time.Duration, error) {
+	var again time.Duration
+	var errs []error
+	for _, pod := range pods {
+		s.Table.Hold(pod.UID, h.text)
+		last := s.lastTold(pod)
+		if last.reason == h.reason {
+			if last.text == h.text {
+				continue
+			}
+			if wait := last.at.Add(refreshEvery).Sub(s.Now()); wait > 0 {
+				again = wait
+				continue
+			}
+		}
+		if err := s.setCondition(ctx, pod, corev1.ConditionFalse, h.reason, h.text); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		s.setTold(pod, told{h.reason, h.text, s.Now()})
+		if last.reason != h.reason {
+			s.event(pod, h)
+		}
+	}
+	return again, errors.Join(errs...)
+}
+
+func (s *Submitter) event(pod *corev1.Pod, h held) {
+	kind := corev1.EventTypeNormal
+	if h.warn {
+		kind = corev1.EventTypeWarning
+	}
+	s.Events.Eventf(pod, nil, kind, h.reason, "Scheduling", "%s", h.text)
+}
+
+// allocated corrects the condition of a pod that had to wait. A pod that got its
+// node at once has none, and is spared the write.
+func (s *Submitter) allocated(ctx context.Context, pod *corev1.Pod, a scheduler.Allocation) error {
+	if s.lastTold(pod).reason == "" {
+		return nil
+	}
+	text := fmt.Sprintf("Slurm job %d gives node %s", a.JobID, a.Node)
+	s.setTold(pod, told{})
+	s.event(pod, held{reason: reasonAllocated, text: text})
+	return s.setCondition(ctx, pod, corev1.ConditionTrue, reasonAllocated, text)
+}
+
+func condition(pod *corev1.Pod) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == v1beta1.ConditionSlurmScheduled {
+			return &pod.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+func (s *Submitter) setCondition(ctx context.Context, pod *corev1.Pod, status corev1.ConditionStatus, reason, text string) error {
+	now := metav1.NewTime(s.Now())
+	c := corev1.PodCondition{
+		Type: v1beta1.ConditionSlurmScheduled, Status: status, Reason: reason, Message: text,
+		LastProbeTime: now, LastTransitionTime: now,
+	}
+	if old := condition(pod); old != nil && old.Status == status {
+		c.LastTransitionTime = old.LastTransitionTime
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": pod.UID},
+		"status":   map[string]any{"conditions": []corev1.PodCondition{c}},
+	})
+	if err != nil {
+		return fmt.Errorf("condition of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	_, err = s.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{FieldManager: fieldManager}, "status")
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // another pod of that name by now, or none
+	}
+	if err != nil {
+		return fmt.Errorf("tell pod %s/%s why it waits: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}

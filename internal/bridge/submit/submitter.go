@@ -1,0 +1,223 @@
+// Package submit asks Slurm for the pods of the bridge. It runs beside the
+// scheduler's plugin in one process: it watches pods and jobs, makes one Slurm job
+// of each workload, and writes what Slurm grants to the pods and to the plugin's table.
+package submit
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+
+	"github.com/slinky-hpc/slinky/internal/bridge/jobs"
+	"github.com/slinky-hpc/slinky/internal/bridge/scheduler"
+	"github.com/slinky-hpc/slinky/internal/plan/workload"
+	"github.com/slinky-hpc/slinky/slurm"
+)
+
+// Slurm is what the submitter does there.
+type Slurm interface {
+	AllocateNow(ctx context.Context, req slurm.JobRequest) (uint32, error)
+	Submit(ctx context.Context, req slurm.JobRequest) (uint32, error)
+	UpdateJob(ctx context.Context, id uint32, req slurm.JobRequest) error
+	CancelJobs(ctx context.Context, ids ...uint32) error
+	Job(ctx context.Context, id uint32) (slurm.Job, error)
+}
+
+// View is the live view of Slurm that the submitter reads.
+type View interface {
+	Nodes() []slurm.Node
+	// SyncedSince tells whether all jobs were read, in a reading that began after a time.
+	SyncedSince(t time.Time) bool
+}
+
+// Events records what happens to pods.
+type Events interface {
+	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
+}
+
+// Config is what a Submitter needs.
+type Config struct {
+	SchedulerName string
+	Policy        workload.Policy
+	Slurm         Slurm
+	View          View
+	Index         *jobs.Index
+	Table         *scheduler.Table
+	Client        kubernetes.Interface
+	Events        Events
+	// Activate makes the scheduler look at pods that it holds.
+	Activate func(pods ...*corev1.Pod)
+	Sources  Sources
+	// Workers is how many workloads are handled at once; slurmrestd serves few calls at a time.
+	Workers int
+	Now     func() time.Time
+}
+
+// Submitter makes and follows the Slurm jobs of pods. Make it with New.
+type Submitter struct {
+	Config
+	queue workqueue.TypedRateLimitingInterface[workload.Key]
+
+	mu sync.Mutex
+	// uncertain are workloads whose last submission may or may not have reached Slurm, since when.
+	uncertain map[workload.Key]time.Time
+	// blocked are workloads that no node suits now.
+	blocked map[workload.Key]bool
+	told    map[types.UID]told
+}
+
+// New returns a submitter that has the informers' events from now on. Start it with Run.
+func New(c Config) (*Submitter, error) {
+	s := &Submitter{
+		Config: c,
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[workload.Key](100*time.Millisecond, time.Minute),
+			workqueue.TypedRateLimitingQueueConfig[workload.Key]{Name: "slurm_submit"}),
+		uncertain: map[workload.Key]time.Time{},
+		blocked:   map[workload.Key]bool{},
+		told:      map[types.UID]told{},
+	}
+	return s, s.watch()
+}
+
+// Run handles workloads until the context ends. The informers must be running.
+func (s *Submitter) Run(ctx context.Context) {
+	stop := context.AfterFunc(ctx, s.queue.ShutDown)
+	defer stop()
+	if !cache.WaitForCacheSync(ctx.Done(), s.Sources.synced()...) {
+		return
+	}
+	var wg sync.WaitGroup
+	for range max(s.Workers, 1) {
+		wg.Go(func() {
+			for s.one(ctx) {
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func (s *Submitter) one(ctx context.Context) bool {
+	key, stop := s.queue.Get()
+	if stop {
+		return false
+	}
+	defer s.queue.Done(key)
+	again, err := s.reconcile(ctx, key)
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		klog.FromContext(ctx).Error(err, "Can't handle the workload yet", "workload", key.String())
+		s.queue.AddRateLimited(key)
+	default:
+		s.queue.Forget(key)
+		if again > 0 {
+			s.queue.AddAfter(key, again)
+		}
+	}
+	return true
+}
+
+// JobChanged tells of a job that is new or changed in Slurm, and of one that Slurm has forgotten.
+func (s *Submitter) JobChanged(j slurm.Job, gone bool) {
+	before, had := s.Index.Get(j.ID)
+	if gone {
+		s.Index.Drop(j.ID)
+	} else if !s.Index.Put(j) && !had {
+		return
+	}
+	for _, job := range []slurm.Job{before, j} {
+		if mark, ok := workload.Owned(job, s.Index.Cluster()); ok {
+			s.enqueueMark(job, mark)
+		}
+	}
+}
+
+func (s *Submitter) enqueueMark(j slurm.Job, mark workload.Mark) {
+	c, _ := workload.ParseComment(j)
+	for i, name := range c.Pods {
+		namespace, name, err := cache.SplitMetaNamespaceKey(name)
+		if err != nil {
+			continue
+		}
+		if pod, err := s.Sources.Pods.Lister().Pods(namespace).Get(name); err == nil && pod.UID == mark.Pods[i] {
+			s.queue.Add(workload.KeyOf(pod))
+		}
+	}
+}
+
+// reconcile brings one workload a step further. It returns after which time to
+// look again where no event will tell.
+func (s *Submitter) reconcile(ctx context.Context, key workload.Key) (time.Duration, error) {
+	if wait := s.unsure(key); wait > 0 {
+		return wait, nil
+	}
+	o, err := s.observe(ctx, key)
+	if err != nil || len(o.Pods) == 0 {
+		return 0, err
+	}
+	var again time.Duration
+	var errs []error
+	for _, step := range workload.Next(o) {
+		after, err := s.act(ctx, o, step)
+		errs = append(errs, err)
+		if after > 0 && (again == 0 || after < again) {
+			again = after
+		}
+	}
+	return again, errors.Join(errs...)
+}
+
+// unsure returns how long to wait before the jobs in view are sure to hold one
+// that an earlier call made, 0 when they do.
+func (s *Submitter) unsure(key workload.Key) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	since := s.uncertain[key]
+	if !s.View.SyncedSince(since) {
+		return 500 * time.Millisecond
+	}
+	delete(s.uncertain, key)
+	return 0
+}
+
+func (s *Submitter) setUncertain(key workload.Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.uncertain[key] = s.Now()
+}
+
+func (s *Submitter) setBlocked(key workload.Key, blocked bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if blocked {
+		s.blocked[key] = true
+	} else {
+		delete(s.blocked, key)
+	}
+}
+
+func (s *Submitter) retryBlocked() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key := range s.blocked {
+		s.queue.Add(key)
+	}
+}
+
+// forget drops what is kept about a pod that is gone or bound.
+func (s *Submitter) forget(uid types.UID) {
+	s.Table.Delete(uid)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.told, uid)
+}

@@ -1,0 +1,241 @@
+package workload
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/slinky-hpc/slinky/api/v1beta1"
+	"github.com/slinky-hpc/slinky/slurm"
+)
+
+// StepKind is what to do next for some pods of a workload.
+type StepKind string
+
+const (
+	// StepWait: nothing can be done; Reason says what is missing.
+	StepWait StepKind = "Wait"
+	// StepQueued: the job waits in Slurm.
+	StepQueued StepKind = "Queued"
+	// StepSubmit: ask Slurm for a job for the pods.
+	StepSubmit StepKind = "Submit"
+	// StepPlace: the job runs; give its pods their nodes.
+	StepPlace StepKind = "Place"
+	// StepRejoin: pods take the places of members that have gone in a running job.
+	StepRejoin StepKind = "Rejoin"
+	// StepCancel: the job is of no use any more; Reason says why.
+	StepCancel StepKind = "Cancel"
+)
+
+// Step is one thing to do. Pods are in rank order.
+type Step struct {
+	Kind   StepKind
+	Pods   []*corev1.Pod
+	Job    slurm.Job
+	Reason string
+	// Mark is, in a StepRejoin, the job's mark with the new pods in it.
+	Mark Mark
+}
+
+// Observed is all that is known about a workload.
+type Observed struct {
+	Group Group
+	// Pods are all members that exist.
+	Pods []*corev1.Pod
+	// Jobs are the jobs of this Kubernetes cluster that name a member or the workload.
+	Jobs    []slurm.Job
+	Cluster string
+}
+
+// Next decides what to do for a workload. Every pod that waits for a node is in
+// one step at most.
+func Next(o Observed) []Step {
+	pods := slices.Clone(o.Pods)
+	ByRank(pods)
+	p := progress{group: o.Group, live: map[types.UID]*corev1.Pod{}, covered: map[types.UID]bool{}}
+	for _, pod := range pods {
+		if Live(pod) {
+			p.live[pod.UID] = pod
+			p.order = append(p.order, pod)
+		}
+	}
+	for _, j := range liveJobs(o, pods) {
+		p.job(j)
+	}
+	p.rest()
+	return p.steps
+}
+
+// markedJob is a live job with its mark.
+type markedJob struct {
+	slurm.Job
+	mark Mark
+}
+
+// liveJobs returns the jobs that haven't ended, the one to keep first where two
+// cover the same pod: the one that a pod already names, a running one, the oldest.
+func liveJobs(o Observed, pods []*corev1.Pod) []markedJob {
+	named := map[string]bool{}
+	for _, pod := range pods {
+		named[pod.Labels[v1beta1.LabelJobID]] = true
+	}
+	var jobs []markedJob
+	for _, j := range o.Jobs {
+		if mark, ok := Owned(j, o.Cluster); ok && !j.States.JobEnded() {
+			jobs = append(jobs, markedJob{j, mark})
+		}
+	}
+	weight := func(j markedJob) int {
+		w := 0
+		if !named[strconv.FormatUint(uint64(j.ID), 10)] {
+			w += 2
+		}
+		if !Granted(j.Job) {
+			w++
+		}
+		return w
+	}
+	slices.SortStableFunc(jobs, func(a, b markedJob) int {
+		return cmp.Or(cmp.Compare(weight(a), weight(b)), cmp.Compare(a.ID, b.ID))
+	})
+	return jobs
+}
+
+// Granted tells whether a job has its nodes and they are ready.
+func Granted(j slurm.Job) bool {
+	return j.States.Has(slurm.JobRunning) && !j.States.Has(slurm.JobConfiguring) && j.Nodes != ""
+}
+
+type progress struct {
+	group   Group
+	live    map[types.UID]*corev1.Pod
+	order   []*corev1.Pod
+	covered map[types.UID]bool
+	// open are running jobs with places of members that have gone.
+	open  []markedJob
+	steps []Step
+}
+
+// job decides about one live job and takes its pods off the rest.
+func (p *progress) job(j markedJob) {
+	var present, unbound []*corev1.Pod
+	missing := 0
+	for _, uid := range j.mark.Pods {
+		pod := p.live[uid]
+		switch {
+		case pod == nil:
+			missing++
+		case p.covered[uid]:
+		default:
+			present = append(present, pod)
+			if pod.Spec.NodeName == "" {
+				unbound = append(unbound, pod)
+			}
+		}
+	}
+	switch {
+	case len(present) == 0 && missing < len(j.mark.Pods):
+		p.add(Step{Kind: StepCancel, Job: j.Job, Reason: "another job covers the same pods"})
+		return
+	case len(present) == 0:
+		// No pod is left. The reaper ends such jobs, once it is sure.
+		return
+	}
+	for _, pod := range present {
+		p.covered[pod.UID] = true
+	}
+	switch {
+	case Granted(j.Job):
+		if len(unbound) > 0 {
+			p.add(Step{Kind: StepPlace, Job: j.Job, Pods: unbound, Mark: j.mark})
+		}
+		if missing > 0 {
+			p.open = append(p.open, j)
+		}
+	case missing > 0 && j.States.Has(slurm.JobPending):
+		p.add(Step{Kind: StepCancel, Job: j.Job, Pods: unbound,
+			Reason: fmt.Sprintf("%d of its %d pods have gone while it waited", missing, len(j.mark.Pods))})
+	case len(unbound) > 0:
+		p.add(Step{Kind: StepQueued, Job: j.Job, Pods: unbound})
+	}
+}
+
+// rest decides about the pods that no job covers.
+func (p *progress) rest() {
+	var free []*corev1.Pod
+	gated := 0
+	for _, pod := range p.order {
+		switch {
+		case p.covered[pod.UID] || pod.Spec.NodeName != "":
+		case len(pod.Spec.SchedulingGates) > 0:
+			gated++
+		default:
+			free = append(free, pod)
+		}
+	}
+	free = p.rejoin(free)
+	if len(free) == 0 {
+		return
+	}
+	if p.group.UID == "" {
+		p.add(Step{Kind: StepWait, Pods: free, Reason: fmt.Sprintf("%s doesn't exist", p.group.Key)})
+		return
+	}
+	if p.group.Independent {
+		for _, pod := range free {
+			p.add(Step{Kind: StepSubmit, Pods: []*corev1.Pod{pod}})
+		}
+		return
+	}
+	if have := len(free) + len(p.covered); have < p.group.MinCount {
+		reason := fmt.Sprintf("%s has %d of the %d pods that must start together", p.group.Key, have, p.group.MinCount)
+		if gated > 0 {
+			reason += fmt.Sprintf(", and %d more behind scheduling gates", gated)
+		}
+		p.add(Step{Kind: StepWait, Pods: free, Reason: reason})
+		return
+	}
+	p.add(Step{Kind: StepSubmit, Pods: free})
+}
+
+// rejoin puts pods of a group in the places that others left in its running
+// jobs, and returns those that found none.
+func (p *progress) rejoin(free []*corev1.Pod) []*corev1.Pod {
+	if p.group.Key.Kind == KindPod || p.group.Independent {
+		return free
+	}
+	for _, j := range p.open {
+		mark := j.mark
+		mark.Pods = slices.Clone(mark.Pods)
+		var joined []*corev1.Pod
+		for i, uid := range mark.Pods {
+			if p.live[uid] != nil || len(free) == 0 {
+				continue
+			}
+			mark.Pods[i] = free[0].UID
+			joined = append(joined, free[0])
+			free = free[1:]
+		}
+		if len(joined) > 0 {
+			p.add(Step{Kind: StepRejoin, Job: j.Job, Pods: joined, Mark: mark})
+		}
+	}
+	return free
+}
+
+func (p *progress) add(s Step) { p.steps = append(p.steps, s) }
+
+// Names returns the names of pods for a log line or a sentence.
+func Names(pods []*corev1.Pod) string {
+	names := map[string]bool{}
+	for _, pod := range pods {
+		names[pod.Name] = true
+	}
+	return strings.Join(slices.Sorted(maps.Keys(names)), ", ")
+}
