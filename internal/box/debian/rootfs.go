@@ -47,7 +47,7 @@ func Rootfs(ctx context.Context, c *cache.Cache, out io.Writer, spec Spec) (stri
 // specKey leaves package versions out on purpose: the suite moves, and what works is kept until the list changes or the cache is
 // emptied.
 func specKey(spec Spec) (string, error) {
-	return cache.NewKey("rootfs", Suite, spec.Name, spec.Version).Strings(bootstrapOptions()...).Strings(spec.Include...).Sum()
+	return cache.NewKey("rootfs 2", Suite, spec.Name, spec.Version).Strings(bootstrapOptions()...).Strings(spec.Include...).Sum()
 }
 
 func bootstrapOptions() []string {
@@ -89,7 +89,7 @@ func bootstrap(ctx context.Context, out io.Writer, spec Spec, dir string) error 
 // strip takes out what belongs to the machine and to the moment that the tree was made.
 func strip(dir string) error {
 	for _, name := range []string{
-		"etc/apt/sources.list", "etc/apt/apt.conf.d/99mmdebstrap", "etc/dpkg/dpkg.cfg.d/99mmdebstrap", "etc/resolv.conf", "etc/hostname",
+		"etc/apt/sources.list", "etc/apt/apt.conf.d/99mmdebstrap", "etc/dpkg/dpkg.cfg.d/99mmdebstrap",
 		"etc/machine-id", "var/lib/dbus/machine-id", "var/cache/debconf", "var/cache/ldconfig/aux-cache", "var/log/apt", "var/log/dpkg.log", "var/log/alternatives.log", "var/log/bootstrap.log",
 	} {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
@@ -98,6 +98,16 @@ func strip(dir string) error {
 	}
 	for _, name := range []string{"var/lib/apt/lists", "var/cache/apt", "run", "tmp"} {
 		if err := emptyDir(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	// Whoever runs the tree mounts files of its own over these, and needs something to mount over.
+	for _, name := range []string{"etc/hostname", "etc/hosts", "etc/resolv.conf"} {
+		path := filepath.Join(dir, name)
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, nil, 0o644); err != nil {
 			return err
 		}
 	}

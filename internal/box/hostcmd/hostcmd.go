@@ -22,6 +22,7 @@ const keepTail = 2000
 
 // Cmd is one run of one program.
 type Cmd struct {
+	Name  string    // in errors; "" means the start of Args
 	Args  []string  // program and arguments
 	Env   []string  // the whole environment; nil means the caller's
 	Dir   string    // working folder; "" means the caller's
@@ -45,7 +46,7 @@ func Output(ctx context.Context, c Cmd) (string, error) {
 
 func run(ctx context.Context, c Cmd, capture bool) (string, error) {
 	if err := ctx.Err(); err != nil {
-		return "", fmt.Errorf("%s: %w", name(c.Args), context.Cause(ctx))
+		return "", fmt.Errorf("%s: %w", c.name(), context.Cause(ctx))
 	}
 	args := c.Args
 	if c.Contained {
@@ -71,14 +72,14 @@ func run(ctx context.Context, c Cmd, capture bool) (string, error) {
 	case err == nil, errors.Is(err, exec.ErrWaitDelay): // it ended well, and left a child that still holds its output open
 		return stdout.String(), nil
 	case ctx.Err() != nil:
-		return "", fmt.Errorf("%s was stopped: %w", name(c.Args), context.Cause(ctx))
+		return "", fmt.Errorf("%s was stopped: %w", c.name(), context.Cause(ctx))
 	case errors.Is(err, exec.ErrNotFound):
 		return "", fmt.Errorf("%s is not installed: %w", args[0], err)
 	}
 	if text := last.String(); text != "" {
-		return "", fmt.Errorf("%s: %w; its last output:\n%s", name(c.Args), err, text)
+		return "", fmt.Errorf("%s: %w; its last output:\n%s", c.name(), err, text)
 	}
-	return "", fmt.Errorf("%s: %w", name(c.Args), err)
+	return "", fmt.Errorf("%s: %w", c.name(), err)
 }
 
 // wait starts the command and waits for it on one thread: the parent-death signal is tied to the thread that forked.
@@ -115,11 +116,12 @@ func wait(ctx context.Context, cmd *exec.Cmd, contained bool) error {
 	return err
 }
 
-func name(args []string) string {
-	if len(args) > 2 && args[0] != "unshare" {
-		return strings.Join(args[:2], " ")
+// name is enough of a command to know it again.
+func (c Cmd) name() string {
+	if c.Name != "" {
+		return c.Name
 	}
-	return args[0]
+	return strings.Join(c.Args[:min(len(c.Args), 2)], " ")
 }
 
 // tail keeps the last bytes that were written to it.

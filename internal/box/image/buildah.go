@@ -58,10 +58,13 @@ func openStore(home string, out io.Writer) (*store, error) {
 			return nil, err
 		}
 	}
-	for _, name := range []string{"run", "tmp", "root", "apt/lists/partial", "apt/archives/partial", "apt/conf"} {
+	for _, name := range []string{"run", "tmp", "root", "seen", "apt/lists/partial", "apt/archives/partial", "apt/conf"} {
 		if err := os.MkdirAll(filepath.Join(home, name), 0o755); err != nil {
 			return nil, err
 		}
+	}
+	if err := os.MkdirAll("/var/lib/containers", 0o700); err != nil {
+		return nil, err
 	}
 	driver, err := storageDriver(home)
 	if err != nil {
@@ -87,7 +90,10 @@ func (s *store) command(out io.Writer, args ...string) hostcmd.Cmd {
 		"buildah", "--root", filepath.Join(s.home, "root"), "--runroot", filepath.Join(s.home, "run"), "--storage-driver", s.driver,
 	}
 	env := append(os.Environ(), "TMPDIR="+filepath.Join(s.home, "tmp"), "LC_ALL=C.UTF-8")
-	return hostcmd.Cmd{Args: append(global, args...), Env: env, Out: out, Contained: true}
+	// buildah writes a list of layers that it has seen to /var/lib/containers, wherever its storage is. In the command's own mount
+	// namespace that folder is one of ours.
+	hide := []string{"sh", "-c", `mount --bind "$0" /var/lib/containers && exec "$@"`, filepath.Join(s.home, "seen")}
+	return hostcmd.Cmd{Name: "buildah " + args[0], Args: append(append(hide, global...), args...), Env: env, Out: out, Contained: true}
 }
 
 func (s *store) run(ctx context.Context, args ...string) error {
@@ -97,6 +103,7 @@ func (s *store) run(ctx context.Context, args ...string) error {
 // build builds the Dockerfile and writes the image as an OCI layout to dir.
 func (s *store) build(ctx context.Context, dockerfile, ref string, parent Image, entrypoint, dir string) error {
 	base := "localhost/parent:" + strings.TrimPrefix(parent.Digest, "sha256:")[:32]
+	defer os.Remove("/var/lib/containers") // if it is empty it was ours
 	if err := s.ensure(ctx, base, parent); err != nil {
 		return err
 	}
