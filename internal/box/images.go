@@ -1,0 +1,96 @@
+package box
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/slinky-hpc/slinky/internal/box/image"
+	"github.com/slinky-hpc/slinky/internal/box/progress"
+)
+
+// debianImages hold Slurm and what a job or a pod may want to run; ownImages hold our programs.
+func debianImages() []string {
+	return []string{"debian", "slurmctld", "slurmd", "slurmrestd", "slurmdbd", "login", "mariadb"}
+}
+
+func programImages(o Options) []string {
+	if o.Bare {
+		return []string{"pause"}
+	}
+	return []string{"pause", "operator", "bridge-scheduler", "bridge"}
+}
+
+func (b *Box) buildImages(ctx context.Context, s *progress.Step, names []string) ([]image.Image, error) {
+	return image.Build(ctx, image.Options{Cache: b.Cache, Source: b.Source, Names: names, Out: s})
+}
+
+// ownImages are our programs and the box's tools that run in pods.
+func (b *Box) ownImages(ctx context.Context, s *progress.Step, t Tools, o Options) ([]image.Image, error) {
+	images, err := b.buildImages(ctx, s, programImages(o))
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range []image.Static{
+		{Name: "slinky.box/coredns:1", Binary: t.CoreDNS, Target: "/coredns", User: "0:0"},
+		{Name: "slinky.box/provisioner:1", Binary: t.Provisioner, Target: "/provisioner", User: "0:0"},
+	} {
+		i, err := image.BuildStatic(ctx, b.Cache, p)
+		if err != nil {
+			return nil, err
+		}
+		images = append(images, i)
+	}
+	return images, nil
+}
+
+// BuildImages builds the images that people use outside of a box, too, and
+// writes one archive with all of them.
+func (b *Box) BuildImages(ctx context.Context) (images []image.Image, archive string, err error) {
+	if err := b.Preflight(); err != nil {
+		return nil, "", err
+	}
+	if err := b.ensurePackages(ctx); err != nil {
+		return nil, "", err
+	}
+	err = b.Report.Run(ctx, "Images", func(ctx context.Context, s *progress.Step) error {
+		images, err = b.buildImages(ctx, s, image.Names())
+		if err != nil {
+			return err
+		}
+		archive, err = image.Bundle(ctx, b.Cache, images)
+		return err
+	})
+	return images, archive, err
+}
+
+// LoadImage brings the images of an archive to all nodes.
+func (b *Box) LoadImage(ctx context.Context, path string) error {
+	state, err := b.load()
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(path); err != nil {
+		return fmt.Errorf("read image archive: %w", err)
+	}
+	return b.Report.Run(ctx, fmt.Sprintf("Bringing %s to %d nodes", path, state.Nodes), func(ctx context.Context, s *progress.Step) error {
+		g, ctx := errgroup.WithContext(ctx)
+		for i := 1; i <= state.Nodes; i++ {
+			g.Go(func() error {
+				in, err := os.Open(path)
+				if err != nil {
+					return err
+				}
+				defer in.Close()
+				err = b.Exec(ctx, nodeName(i), false, Streams{In: in, Out: s, Err: s}, "ctr", "--namespace", "k8s.io", "images", "import", "-")
+				if err != nil {
+					return fmt.Errorf("import on %s: %w", nodeName(i), err)
+				}
+				return nil
+			})
+		}
+		return g.Wait()
+	})
+}

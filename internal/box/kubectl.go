@@ -1,0 +1,81 @@
+package box
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/slinky-hpc/slinky/internal/box/hostcmd"
+)
+
+// Kubectl returns the command that runs kubectl on this box.
+func (b *Box) Kubectl(args ...string) ([]string, error) {
+	state, err := b.load()
+	if err != nil {
+		return nil, err
+	}
+	if state.Kube == "" {
+		return nil, fmt.Errorf("box %q is not up yet; finish it with: slinky up --name %s", b.Name, b.Name)
+	}
+	return append([]string{state.Kube, "kubectl", "--kubeconfig", b.Kubeconfig()}, args...), nil
+}
+
+// kubectl runs kubectl to its end and returns its output.
+func (b *Box) kubectl(ctx context.Context, stdin []byte, args ...string) (string, error) {
+	command, err := b.Kubectl(args...)
+	if err != nil {
+		return "", err
+	}
+	return hostcmd.Output(ctx, hostcmd.Cmd{Args: command, Stdin: bytes.NewReader(stdin), Env: os.Environ()})
+}
+
+// apply makes the objects in text be as they are written there.
+func (b *Box) apply(ctx context.Context, text []byte) error {
+	_, err := b.kubectl(ctx, text, "apply", "--server-side", "--force-conflicts", "--field-manager", "slinky-box", "-f", "-")
+	return err
+}
+
+// until runs f until it succeeds or the time is up; the last error says what was missing.
+func until(ctx context.Context, limit time.Duration, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	poll := time.NewTicker(200 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		err := f(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("not ready after %s: %w", limit, err)
+		case <-poll.C:
+		}
+	}
+}
+
+// Exec runs a command in a node or the control plane, joined to this process's streams.
+func (b *Box) Exec(ctx context.Context, container string, tty bool, streams Streams, args ...string) error {
+	status, err := b.status(ctx, container)
+	if err != nil {
+		return err
+	}
+	if status != "running" {
+		return fmt.Errorf("box %q has no running container %q; see: slinky status --name %s", b.Name, container, b.Name)
+	}
+	return b.exec(ctx, container, tty, streams, args...)
+}
+
+// RunKubectl runs kubectl joined to this process's streams.
+func (b *Box) RunKubectl(ctx context.Context, streams Streams, args ...string) error {
+	command, err := b.Kubectl(args...)
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = streams.In, streams.Out, streams.Err
+	return cmd.Run()
+}

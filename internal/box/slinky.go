@@ -1,0 +1,5 @@
+package box
+
+import "context"
+
+func (b *Box) installSlinky(ctx context.Context, nodes int) error { return nil }

@@ -1,0 +1,119 @@
+package box
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+
+	"github.com/slinky-hpc/slinky/internal/box/cache"
+	"github.com/slinky-hpc/slinky/internal/box/hostcmd"
+	"github.com/slinky-hpc/slinky/internal/box/progress"
+)
+
+// Tools are the box's own programs, built from Go modules.
+type Tools struct {
+	// Kube is all of Kubernetes in one binary.
+	Kube        string
+	CoreDNS     string
+	Provisioner string
+}
+
+// toolsDir is the Go module of the box's tools, below the checkout.
+const toolsDir = "internal/box/tools"
+
+// BuildTools builds the box's programs, or finds them in the cache.
+func (b *Box) BuildTools(ctx context.Context, s *progress.Step) (Tools, error) {
+	var t Tools
+	for _, p := range []struct {
+		name string
+		path *string
+	}{{"kube", &t.Kube}, {"coredns", &t.CoreDNS}, {"provisioner", &t.Provisioner}} {
+		path, err := b.buildTool(ctx, s, p.name)
+		if err != nil {
+			return t, fmt.Errorf("build %s: %w", p.name, err)
+		}
+		*p.path = path
+	}
+	return t, nil
+}
+
+func (b *Box) buildTool(ctx context.Context, s *progress.Step, name string) (string, error) {
+	module := filepath.Join(b.Source, toolsDir)
+	flags := toolFlags()
+	key, err := cache.NewKey(name, runtime.Version(), strings.Join(flags, " ")).
+		File(filepath.Join(module, "go.mod")).File(filepath.Join(module, "go.sum")).
+		FS(os.DirFS(filepath.Join(module, "cmd", name))).Sum()
+	if err != nil {
+		return "", err
+	}
+	return b.Cache.File(ctx, "tools", name+"-"+key, func(ctx context.Context, path string) error {
+		args := append([]string{"go", "build", "-v"}, flags...)
+		return hostcmd.Run(ctx, hostcmd.Cmd{
+			Args: append(args, "-o", path, "./cmd/"+name), Dir: module, Env: GoEnv(os.Environ()),
+			Out: &packageCounter{step: s, name: name},
+		})
+	})
+}
+
+func toolFlags() []string {
+	const version = "k8s.io/component-base/version"
+	minor := strings.Split(Version, ".")[1]
+	// Without a stamp, nodes call themselves v0.0.0 and clients refuse to compare versions.
+	return []string{"-ldflags", fmt.Sprintf("-s -w -X %[1]s.gitVersion=v%[2]s -X %[1]s.gitMajor=1 -X %[1]s.gitMinor=%[3]s"+
+		" -X %[1]s.gitTreeState=clean -X k8s.io/client-go/pkg/version.gitVersion=v%[2]s", version, Version, minor)}
+}
+
+// GoEnv is env with the settings that all of the project's builds have in
+// common, so that they share one build cache.
+func GoEnv(env []string) []string {
+	return append(env, "CGO_ENABLED=0", "GOFLAGS=-trimpath -buildvcs=false", "GOWORK=off")
+}
+
+// packageCounter turns the output of go build -v, a package a line, into a count.
+type packageCounter struct {
+	step *progress.Step
+	name string
+
+	mu       sync.Mutex
+	compiled int
+}
+
+func (c *packageCounter) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for line := range bytes.Lines(p) {
+		if bytes.HasPrefix(line, []byte("go: ")) || bytes.ContainsAny(line, " #:") {
+			_, _ = c.step.Write(line)
+			continue
+		}
+		c.compiled++
+		c.step.Detail("%s: %d packages compiled", c.name, c.compiled)
+	}
+	return len(p), nil
+}
+
+// EnvtestAssets returns a folder with kube-apiserver, etcd and kubectl, as
+// tests of controllers against a real API server want it.
+func (b *Box) EnvtestAssets(ctx context.Context) (string, error) {
+	var kube string
+	err := b.Report.Run(ctx, "Building Kubernetes "+Version, func(ctx context.Context, s *progress.Step) (err error) {
+		kube, err = b.buildTool(ctx, s, "kube")
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	return b.Cache.Dir(ctx, "envtest", filepath.Base(kube), func(_ context.Context, dir string) error {
+		for _, name := range []string{"kube-apiserver", "etcd", "kubectl"} {
+			if err := os.Symlink(kube, filepath.Join(dir, name)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

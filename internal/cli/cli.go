@@ -1,0 +1,131 @@
+// Package cli is the command line of slinky.
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/slinky-hpc/slinky/internal/box"
+	"github.com/slinky-hpc/slinky/internal/box/cache"
+	"github.com/slinky-hpc/slinky/internal/box/nodeinit"
+	"github.com/slinky-hpc/slinky/internal/box/progress"
+)
+
+// New returns the command with all its subcommands.
+func New(environ []string) *cobra.Command {
+	s := &settings{environ: environ}
+	root := &cobra.Command{
+		Use:   "slinky",
+		Short: "Slurm and Kubernetes as one system",
+		Long: "slinky runs a whole cluster on this machine, real Kubernetes and real Slurm, and works with it.\n" +
+			"Start with: slinky demo",
+		SilenceUsage: true, SilenceErrors: true,
+	}
+	root.PersistentFlags().StringVar(&s.name, "name", "slinky", "name of the box")
+	root.PersistentFlags().StringVar(&s.source, "source", "", "checkout of the project to build from (default: around the working folder or this program)")
+	root.AddGroup(&cobra.Group{ID: "box", Title: "The box, a cluster on this machine:"}, &cobra.Group{ID: "use", Title: "Working with it:"})
+	root.AddCommand(s.up(), s.down(), s.status(), s.demo(), s.images(), s.load(),
+		s.kubectl(), s.exec(), s.slurm(), s.kubeconfig(), s.tools(), nodeInit())
+	return root
+}
+
+// ExitCode is the process's exit code for an error of a command.
+func ExitCode(err error) int {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() > 0 {
+		return exit.ExitCode()
+	}
+	return 1
+}
+
+type settings struct {
+	name, source string
+	environ      []string
+}
+
+func (s *settings) box() (*box.Box, error) {
+	if err := box.CheckName(s.name); err != nil {
+		return nil, err
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return nil, fmt.Errorf("find the cache folder: %w", err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program's own file: %w", err)
+	}
+	report := progress.New(terminal(os.Stderr))
+	root := filepath.Join(dir, "slinky")
+	b := &box.Box{Name: s.name, Root: root, Self: self, Report: report, Source: s.source}
+	b.Cache = cache.New(root, func(kind, key string) {
+		report.Say("Another process makes %s %s; waiting for it.", kind, key)
+	})
+	return b, nil
+}
+
+// builder is box for commands that build from the checkout.
+func (s *settings) builder() (*box.Box, error) {
+	b, err := s.box()
+	if err != nil {
+		return nil, err
+	}
+	if b.Source == "" {
+		b.Source, err = findSource(b.Self)
+	}
+	return b, err
+}
+
+// findSource looks for the checkout above the working folder and above the program.
+func findSource(self string) (string, error) {
+	here, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find the working folder: %w", err)
+	}
+	for _, start := range []string{here, filepath.Dir(self)} {
+		for dir := start; ; dir = filepath.Dir(dir) {
+			if _, err := os.Stat(filepath.Join(dir, "internal/box/tools/go.mod")); err == nil {
+				return dir, nil
+			}
+			if dir == filepath.Dir(dir) {
+				break
+			}
+		}
+	}
+	return "", errors.New("no checkout of the project here to build from: run this inside one, or name it with --source")
+}
+
+func terminal(f *os.File) progress.Options {
+	o := progress.Options{Out: f, Now: time.Now, Terminal: term.IsTerminal(int(f.Fd()))}
+	if o.Terminal {
+		if w, _, err := term.GetSize(int(f.Fd())); err == nil {
+			o.Width = w
+		}
+	}
+	return o
+}
+
+func streams(c *cobra.Command) box.Streams {
+	return box.Streams{In: c.InOrStdin(), Out: c.OutOrStdout(), Err: c.ErrOrStderr()}
+}
+
+func nodeInit() *cobra.Command {
+	return &cobra.Command{
+		Use: "node-init CONFIG", Hidden: true, Args: cobra.ExactArgs(1),
+		Short: "First process of the box's containers",
+		RunE: func(c *cobra.Command, args []string) error {
+			config, err := nodeinit.Read(args[0])
+			if err != nil {
+				return err
+			}
+			return nodeinit.Run(c.Context(), config)
+		},
+	}
+}
