@@ -8,3 +8,6 @@ tool() { go tool -modfile=hack/tools/go.mod "$@"; }
 
 # API types: deepcopy functions and CRDs.
 tool controller-gen object paths=./api/... crd output:crd:dir=config/crd
+
+# REST client: types of each data parser version, from Slurm's own OpenAPI document.
+go generate ./slurm/rest/...
