@@ -23,6 +23,9 @@ import (
 // Version is the release of Kubernetes that the box runs.
 const Version = "1.37.2"
 
+// DefaultName is the name of the box that commands mean when none is given.
+const DefaultName = "slinky"
+
 // Box is one cluster on this machine, running or not.
 type Box struct {
 	Name string

@@ -79,3 +79,18 @@ func (b *Box) RunKubectl(ctx context.Context, streams Streams, args ...string) e
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = streams.In, streams.Out, streams.Err
 	return cmd.Run()
 }
+
+// RunHelm runs helm on this box, joined to this process's streams.
+func (b *Box) RunHelm(ctx context.Context, streams Streams, args ...string) error {
+	if _, err := b.load(); err != nil {
+		return err
+	}
+	helm, err := b.Tool(ctx, "helm")
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, helm, args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+b.Kubeconfig())
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = streams.In, streams.Out, streams.Err
+	return cmd.Run()
+}

@@ -54,9 +54,11 @@ func (b *Box) node(i int, rootfs string, tools Tools) container {
 			"/var/lib/containerd":     b.containerDir(name, "containerd"),
 			"/var/lib/kubelet":        b.containerDir(name, "kubelet"),
 			"/var/lib/slinky-volumes": b.containerDir(name, "volumes"),
+			// One folder on all nodes, as a site's shared file system is.
+			"/srv/shared": b.dir("shared"),
 		},
 		readonly: map[string]string{
-			kubeInside:         tools.Kube,
+			kubeInside: tools.Kube, "/usr/local/bin/crictl": tools.Crictl,
 			"/pki/ca.crt":      b.dir("pki", "ca.crt"),
 			"/pki/kubelet.crt": b.dir("pki", name+".crt"), "/pki/kubelet.key": b.dir("pki", name+".key"),
 			"/pki/kubelet.conf": b.dir("pki", name+".conf"), "/pki/kube-proxy.conf": b.dir("pki", "kube-proxy.conf"),
@@ -168,8 +170,19 @@ func (b *Box) startNode(ctx context.Context, i int, rootfs, seed string, tools T
 	if err := plantSeed(ctx, seed, b.containerDir(name, "containerd")); err != nil {
 		return fmt.Errorf("give %s its images: %w", name, err)
 	}
-	if err := os.MkdirAll(b.containerDir(name, "volumes"), 0o755); err != nil {
+	if err := makeShared(b.dir("shared")); err != nil {
 		return err
 	}
 	return b.start(ctx, b.node(i, rootfs, tools))
+}
+
+// makeShared makes the folder that all nodes share, open to all users as /tmp is.
+func makeShared(dir string) error {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return fmt.Errorf("make the shared folder: %w", err)
+	}
+	if err := os.Chmod(dir, 0o777|os.ModeSticky); err != nil {
+		return fmt.Errorf("open the shared folder to all users: %w", err)
+	}
+	return nil
 }

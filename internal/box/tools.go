@@ -21,10 +21,24 @@ type Tools struct {
 	Kube        string
 	CoreDNS     string
 	Provisioner string
+	Crictl      string
 }
 
 // toolsDir is the Go module of the box's tools, below the checkout.
 const toolsDir = "internal/box/tools"
+
+// toolPackage is the package of a tool that is not the box's own.
+func toolPackage(name string) string {
+	switch name {
+	case "crictl":
+		return "sigs.k8s.io/cri-tools/cmd/crictl"
+	case "helm":
+		return "helm.sh/helm/v4/cmd/helm"
+	case "kwok":
+		return "sigs.k8s.io/kwok/cmd/kwok"
+	}
+	return "./cmd/" + name
+}
 
 // BuildTools builds the box's programs, or finds them in the cache.
 func (b *Box) BuildTools(ctx context.Context, s *progress.Step) (Tools, error) {
@@ -32,10 +46,10 @@ func (b *Box) BuildTools(ctx context.Context, s *progress.Step) (Tools, error) {
 	for _, p := range []struct {
 		name string
 		path *string
-	}{{"kube", &t.Kube}, {"coredns", &t.CoreDNS}, {"provisioner", &t.Provisioner}} {
+	}{{"kube", &t.Kube}, {"coredns", &t.CoreDNS}, {"provisioner", &t.Provisioner}, {"crictl", &t.Crictl}} {
 		path, err := b.buildTool(ctx, s, p.name)
 		if err != nil {
-			return t, fmt.Errorf("build %s: %w", p.name, err)
+			return t, err
 		}
 		*p.path = path
 	}
@@ -43,21 +57,27 @@ func (b *Box) BuildTools(ctx context.Context, s *progress.Step) (Tools, error) {
 }
 
 func (b *Box) buildTool(ctx context.Context, s *progress.Step, name string) (string, error) {
-	module := filepath.Join(b.Source, toolsDir)
-	flags := toolFlags()
-	key, err := cache.NewKey(name, runtime.Version(), strings.Join(flags, " ")).
-		File(filepath.Join(module, "go.mod")).File(filepath.Join(module, "go.sum")).
-		FS(os.DirFS(filepath.Join(module, "cmd", name))).Sum()
+	module, pkg, flags := filepath.Join(b.Source, toolsDir), toolPackage(name), toolFlags()
+	key := cache.NewKey(name, runtime.Version(), strings.Join(flags, " ")).
+		File(filepath.Join(module, "go.mod")).File(filepath.Join(module, "go.sum"))
+	if strings.HasPrefix(pkg, "./") {
+		key.FS(os.DirFS(filepath.Join(module, pkg)))
+	}
+	sum, err := key.Sum()
 	if err != nil {
 		return "", err
 	}
-	return b.Cache.File(ctx, "tools", name+"-"+key, func(ctx context.Context, path string) error {
+	path, err := b.Cache.File(ctx, "tools", name+"-"+sum, func(ctx context.Context, path string) error {
 		args := append([]string{"go", "build", "-v"}, flags...)
 		return hostcmd.Run(ctx, hostcmd.Cmd{
-			Args: append(args, "-o", path, "./cmd/"+name), Dir: module, Env: GoEnv(os.Environ()),
+			Args: append(args, "-o", path, pkg), Dir: module, Env: GoEnv(os.Environ()),
 			Out: &packageCounter{step: s, name: name},
 		})
 	})
+	if err != nil {
+		return "", fmt.Errorf("build %s: %w", name, err)
+	}
+	return path, nil
 }
 
 func toolFlags() []string {
@@ -97,14 +117,19 @@ func (c *packageCounter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// Tool returns the path of one of the tools, built if it has to be.
+func (b *Box) Tool(ctx context.Context, name string) (path string, err error) {
+	err = b.Report.Run(ctx, "Building "+name, func(ctx context.Context, s *progress.Step) error {
+		path, err = b.buildTool(ctx, s, name)
+		return err
+	})
+	return path, err
+}
+
 // EnvtestAssets returns a folder with kube-apiserver, etcd and kubectl, as
 // tests of controllers against a real API server want it.
 func (b *Box) EnvtestAssets(ctx context.Context) (string, error) {
-	var kube string
-	err := b.Report.Run(ctx, "Building Kubernetes "+Version, func(ctx context.Context, s *progress.Step) (err error) {
-		kube, err = b.buildTool(ctx, s, "kube")
-		return err
-	})
+	kube, err := b.Tool(ctx, "kube")
 	if err != nil {
 		return "", err
 	}

@@ -192,6 +192,17 @@ func (s *settings) kubectl() *cobra.Command {
 		})
 }
 
+func (s *settings) helm() *cobra.Command {
+	return s.passThrough("helm [ARG...]", "Run helm on the cluster", "  slinky helm list -A",
+		func(c *cobra.Command, _ *box.Box, args []string) error {
+			b, err := s.builder()
+			if err != nil {
+				return err
+			}
+			return b.RunHelm(c.Context(), streams(c), args...)
+		})
+}
+
 func (s *settings) exec() *cobra.Command {
 	return s.passThrough("exec NODE COMMAND [ARG...]", "Run a command on a node, or on control-plane", "  slinky exec node-1 crictl ps",
 		func(c *cobra.Command, b *box.Box, args []string) error {

@@ -1,0 +1,78 @@
+package box
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Status writes what the box is and what runs in it, in both worlds.
+func (b *Box) Status(ctx context.Context, out io.Writer) error {
+	running, all, err := b.Running(ctx)
+	if errors.Is(err, ErrNoBox) {
+		fmt.Fprintf(out, "Box %q: not there. Start it with: slinky up --name %s\n", b.Name, b.Name)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	state, err := b.load()
+	if err != nil {
+		return err
+	}
+	if running == 0 {
+		fmt.Fprintf(out, "Box %q: stopped, with its data kept. Start it with: slinky up --name %s\n", b.Name, b.Name)
+		return nil
+	}
+	fmt.Fprintf(out, "Box %q: %d of %d containers run, Kubernetes %s at https://127.0.0.1:%d\n", b.Name, running, all, Version, state.Port)
+	b.section(ctx, out, "Kubernetes nodes", "get", "nodes",
+		"-o", "custom-columns=NAME:.metadata.name,READY:.status.conditions[?(@.type=='Ready')].status,CPU:.status.allocatable.cpu,"+
+			"MEMORY:.status.allocatable.memory,TAINTS:.spec.taints[*].key")
+	b.section(ctx, out, "Pods", "get", "pods", "--all-namespaces",
+		"-o", "custom-columns=NAMESPACE:.metadata.namespace,NAME:.metadata.name,PHASE:.status.phase,NODE:.spec.nodeName,"+
+			"SLURM JOB:.metadata.labels.scheduler\\.slinky\\.slurm\\.net/slurm-jobid")
+	if _, err := b.kubectl(ctx, nil, "get", "namespace", slurmNamespace); err != nil {
+		return nil // A bare box has no Slurm.
+	}
+	b.section(ctx, out, "Slurm nodes", slurmCommand(false, "sinfo", "--Node", "--format", "%14N %12P %10T %5c %8m %20E")...)
+	b.section(ctx, out, "Slurm queue", slurmCommand(false, "squeue")...)
+	return nil
+}
+
+// section shows a command's output under a title. A part that doesn't answer must not hide the others.
+func (b *Box) section(ctx context.Context, out io.Writer, title string, args ...string) {
+	text, err := b.kubectl(ctx, nil, args...)
+	if err != nil {
+		text = "no answer: " + strings.ReplaceAll(err.Error(), "\n", " ") + "\n"
+	}
+	fmt.Fprintf(out, "\n%s\n%s", title, indented(text))
+}
+
+// Hints are what to try on a box that is ready.
+func (b *Box) Hints(o Options) string {
+	flag := ""
+	if b.Name != DefaultName {
+		flag = " --name " + b.Name
+	}
+	lines := [][2]string{
+		{"slinky status" + flag, "both worlds at a glance"},
+		{"slinky kubectl" + flag + " get pods -A -o wide", "Kubernetes' view"},
+		{"export KUBECONFIG=$(slinky kubeconfig" + flag + ")", "for your own kubectl or helm"},
+	}
+	if !o.Bare {
+		lines = append(lines, [][2]string{
+			{"slinky slurm" + flag + " sinfo", "Slurm's view"},
+			{"slinky slurm" + flag + " sbatch < examples/primes/job.sh", "a Slurm job over two nodes"},
+			{"slinky kubectl" + flag + " apply -f examples/primes/gang.yaml", "two pods that Slurm places together"},
+		}...)
+	}
+	lines = append(lines, [2]string{"slinky down" + flag, "remove it all"})
+	var text strings.Builder
+	text.WriteString("What to try:\n")
+	for _, l := range lines {
+		fmt.Fprintf(&text, "  %-62s # %s\n", l[0], l[1])
+	}
+	return text.String()
+}
