@@ -1,0 +1,174 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// primes below 2,000,000, which the examples count.
+const primes = "primes below 2000000: 148933"
+
+// idleWorkers are the Slurm nodes of the default partition that wait for work.
+func idleWorkers(ctx context.Context, b *box) ([]string, error) {
+	partition, err := defaultPartition(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	out, err := b.run(ctx, "", "slurm", "sinfo", "--noheader", "--Node", "--partition", partition, "--states", "idle", "--format", "%N")
+	return slices.Compact(slices.Sorted(slices.Values(strings.Fields(out)))), err
+}
+
+// defaultPartition is the one that sinfo marks with a star.
+func defaultPartition(ctx context.Context, b *box) (string, error) {
+	out, err := b.run(ctx, "", "slurm", "sinfo", "--noheader", "--summarize", "--format", "%P")
+	if err != nil {
+		return "", err
+	}
+	for name := range strings.FieldsSeq(out) {
+		if partition, ok := strings.CutSuffix(name, "*"); ok {
+			return partition, nil
+		}
+	}
+	return "", fmt.Errorf("no partition is the default one: %s", out)
+}
+
+// twoIdle waits for the two workers that the stories need, and returns all that are idle.
+func twoIdle(b *box) []string {
+	b.t.Helper()
+	var idle []string
+	b.until("two workers are idle", func(ctx context.Context) (err error) {
+		if idle, err = idleWorkers(ctx, b); err == nil && len(idle) < 2 {
+			err = fmt.Errorf("idle are %q", idle)
+		}
+		return err
+	})
+	return idle
+}
+
+func TestSrunOverTwoNodes(t *testing.T) {
+	b := open(t, "e2e-srun")
+	idle := twoIdle(b)
+	out := b.slurm("", "srun", "--nodes=2", "--ntasks-per-node=1", "bash", "-c", "echo $SLURMD_NODENAME")
+	ran := slices.Sorted(slices.Values(strings.Fields(out)))
+	if len(slices.Compact(slices.Clone(ran))) != 2 {
+		t.Fatalf("srun over two nodes ran on %q", ran)
+	}
+	for _, node := range ran {
+		if !slices.Contains(idle, node) {
+			t.Errorf("srun ran on %s, which is none of the idle workers %q", node, idle)
+		}
+	}
+}
+
+func TestSbatchOverTwoNodes(t *testing.T) {
+	b := open(t, "e2e-sbatch")
+	twoIdle(b)
+	job := strings.TrimSpace(b.slurm(example(t, "primes/job.sh"), "sbatch", "--parsable", "--wait"))
+	t.Cleanup(func() { b.discard("rm", "-f", "primes-"+job+".out") })
+	out := b.slurm("", "cat", "primes-"+job+".out")
+	if !strings.Contains(out, primes) {
+		t.Errorf("output of job %s:\n%s\nwant a line %q", job, out, primes)
+	}
+	if got := field(b.slurm("", "scontrol", "show", "job", job, "--oneliner"), "JobState"); got != "COMPLETED" {
+		t.Errorf("job %s is %s, want COMPLETED", job, got)
+	}
+}
+
+func TestScancel(t *testing.T) {
+	b := open(t, "e2e-scancel")
+	twoIdle(b)
+	job := strings.TrimSpace(b.slurm("#!/bin/bash\nexec srun sleep 3600\n", "sbatch", "--parsable", "--nodes=2", "--output=/dev/null"))
+	t.Cleanup(func() { b.discard("scancel", job) })
+	b.jobState(job, "RUNNING")
+	b.slurm("", "scancel", job)
+	b.jobState(job, "CANCELLED")
+	twoIdle(b)
+}
+
+// discard cleans up after a test whose own context has ended. What it can't do, the end of the box does.
+func (b *box) discard(args ...string) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if _, err := b.run(ctx, "", append([]string{"slurm"}, args...)...); err != nil {
+		b.t.Logf("clean up: %v", err)
+	}
+}
+
+// A second Slurm cluster, made from custom resources alone, runs a job and goes
+// away without a trace.
+func TestClusterFromCustomResources(t *testing.T) {
+	b := open(t, "e2e-cluster")
+	const sets = "controllers.slinky.slurm.net,nodesets.slinky.slurm.net,restapis.slinky.slurm.net"
+	b.wait("configmap/kube-root-ca.crt", "create") // Kubernetes' own, in every namespace
+	empty := b.kubectl("get", "-n", b.namespace, everything, "-o", "name")
+	for _, name := range []string{"slurm", "jwt"} {
+		b.kubectl("create", "secret", "generic", "-n", b.namespace, "story-"+name,
+			fmt.Sprintf("--from-literal=%s.key=%s", name, randomKey(t)))
+	}
+	b.apply(clusterManifest)
+	b.wait("pod/story-controller-0", "create")
+	b.wait("pod/story-controller-0", "condition=Ready")
+	b.wait("pod/story-worker-0", "create")
+	b.wait("pod/story-worker-0", "condition=Ready")
+	b.wait("deployment/story-restapi", "condition=Available")
+	slurm := func(args ...string) []string {
+		return append([]string{"kubectl", "exec", "-n", b.namespace, "story-controller-0", "-c", "slurmctld", "--"}, args...)
+	}
+	b.until("the worker is idle", func(ctx context.Context) error {
+		out, err := b.run(ctx, "", slurm("sinfo", "--noheader", "--Node", "--format", "%N %t")...)
+		if err == nil && strings.TrimSpace(out) != "story-worker-0 idle" {
+			err = fmt.Errorf("sinfo says %q", out)
+		}
+		return err
+	})
+	if got := b.must("", slurm("srun", "hostname")...); got != "story-worker-0\n" {
+		t.Errorf("srun hostname says %q", got)
+	}
+	b.kubectl("delete", "-n", b.namespace, sets, "--all", "--wait", "--timeout="+patience.String())
+	b.kubectl("wait", "-n", b.namespace, "pod", "--all", "--for=delete", "--timeout="+patience.String())
+	b.kubectl("delete", "-n", b.namespace, "secret", "story-slurm", "story-jwt")
+	b.until("nothing is left of the cluster", func(ctx context.Context) error {
+		left, err := b.run(ctx, "", "kubectl", "get", "-n", b.namespace, everything, "-o", "name")
+		if err == nil {
+			if d := cmp.Diff(empty, left); d != "" {
+				err = fmt.Errorf("the namespace changed (-before +now):\n%s", d)
+			}
+		}
+		return err
+	})
+}
+
+// everything that the operator may make for a cluster. Volumes hold users' data and outlive it.
+const everything = "pods,services,configmaps,secrets,statefulsets,deployments,replicasets,poddisruptionbudgets,controllerrevisions"
+
+const clusterManifest = `
+apiVersion: slinky.slurm.net/v1beta1
+kind: Controller
+metadata: {name: story}
+spec:
+  slurmKeyRef: {name: story-slurm, key: slurm.key}
+  jwtKeyRef: {name: story-jwt, key: jwt.key}
+  slurmctld: {image: "ghcr.io/slinky-hpc/slurmctld:26.05-debian"}
+  persistence: {enabled: false}
+---
+apiVersion: slinky.slurm.net/v1beta1
+kind: RestApi
+metadata: {name: story}
+spec:
+  controllerRef: {name: story}
+  slurmrestd: {image: "ghcr.io/slinky-hpc/slurmrestd:26.05-debian"}
+---
+apiVersion: slinky.slurm.net/v1beta1
+kind: NodeSet
+metadata: {name: story-worker}
+spec:
+  controllerRef: {name: story}
+  replicas: 1
+  slurmd: {image: "ghcr.io/slinky-hpc/slurmd:26.05-debian"}
+  partition: {enabled: true, config: "Default=YES State=UP"}
+`
