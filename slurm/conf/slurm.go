@@ -191,23 +191,35 @@ func (c SlurmConf) nodeSets(d *Document) {
 	}
 	d.Section("NODESETS & PARTITIONS")
 	for _, n := range c.NodeSets {
-		if strings.ContainsAny(n.Name, " ,") {
-			d.fail("NodeSet", n.Name, errors.New("has a blank or a comma"))
-			continue
-		}
-		d.Line(Pair{"NodeSet", n.Name}, Pair{"Feature", n.Name})
-		if !n.Partition {
-			continue
-		}
-		options, err := ParsePairs(n.PartitionOptions)
-		if err != nil {
-			d.errs = append(d.errs, fmt.Errorf("partition options of NodeSet %s: %w", n.Name, err))
-			continue
-		}
-		if slices.ContainsFunc(options, func(p Pair) bool { return strings.EqualFold(p.Key, "PartitionName") }) {
-			d.errs = append(d.errs, fmt.Errorf("partition options of NodeSet %s: PartitionName can't be set, the partition has the NodeSet's name", n.Name))
-			continue
-		}
-		d.Line(append([]Pair{{"PartitionName", n.Name}, {"Nodes", n.Name}}, options...)...)
+		n.write(d)
 	}
+}
+
+// Validate tells what Slurm couldn't read.
+func (n NodeSet) Validate() error {
+	var d Document
+	n.write(&d)
+	_, err := d.Text()
+	return err
+}
+
+func (n NodeSet) write(d *Document) {
+	if strings.ContainsAny(n.Name, " ,") {
+		d.fail("NodeSet", n.Name, errors.New("has a blank or a comma"))
+		return
+	}
+	d.Line(Pair{"NodeSet", n.Name}, Pair{"Feature", n.Name})
+	if !n.Partition {
+		return
+	}
+	options, err := ParsePairs(n.PartitionOptions)
+	if err != nil {
+		d.errs = append(d.errs, fmt.Errorf("partition options of NodeSet %s: %w", n.Name, err))
+		return
+	}
+	if slices.ContainsFunc(options, func(p Pair) bool { return strings.EqualFold(p.Key, "PartitionName") }) {
+		d.errs = append(d.errs, fmt.Errorf("partition options of NodeSet %s: PartitionName can't be set, the partition has the NodeSet's name", n.Name))
+		return
+	}
+	d.Line(append([]Pair{{"PartitionName", n.Name}, {"Nodes", n.Name}}, options...)...)
 }
