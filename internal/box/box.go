@@ -74,8 +74,17 @@ type State struct {
 	Nodes int
 	// Port is where the API server is reached on the host's loopback.
 	Port int
-	// Kube, CoreDNS, Provisioner are paths of the binaries that this box runs.
-	Kube string
+	// Parts are what the box was made from.
+	Parts Parts
+}
+
+// Parts are everything that has to be on disk before a box can start.
+type Parts struct {
+	Tools Tools
+	// Rootfs is the root file system of all containers.
+	Rootfs string
+	// Seed is the containerd data folder that nodes start from.
+	Seed string
 }
 
 // ErrNoBox says that there is no such box.

@@ -17,10 +17,10 @@ func (b *Box) Kubectl(args ...string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if state.Kube == "" {
+	if state.Parts.Tools.Kube == "" {
 		return nil, fmt.Errorf("box %q is not up yet; finish it with: slinky up --name %s", b.Name, b.Name)
 	}
-	return append([]string{state.Kube, "kubectl", "--kubeconfig", b.Kubeconfig()}, args...), nil
+	return append([]string{state.Parts.Tools.Kube, "kubectl", "--kubeconfig", b.Kubeconfig()}, args...), nil
 }
 
 // kubectl runs kubectl to its end and returns its output.

@@ -28,7 +28,7 @@ func (b *Box) makeSeed(ctx context.Context, rootfs string, images []image.Image)
 	if err != nil {
 		return "", err
 	}
-	return b.Cache.Dir(ctx, "seed", key, func(ctx context.Context, dir string) error {
+	seed, err := b.Cache.Dir(ctx, "seed", key, func(ctx context.Context, dir string) error {
 		archive := b.containerDir(seedContainer, "images.tar")
 		if err := os.MkdirAll(filepath.Dir(archive), 0o755); err != nil {
 			return err
@@ -43,6 +43,11 @@ func (b *Box) makeSeed(ctx context.Context, rootfs string, images []image.Image)
 		}
 		return b.importImages(ctx, rootfs, archive, dir)
 	})
+	if err != nil {
+		return "", err
+	}
+	// Nodes keep their files by links of their own, so seeds of earlier images can go.
+	return seed, b.Cache.Prune("seed", 2, time.Now().Add(-time.Hour))
 }
 
 func (b *Box) importImages(ctx context.Context, rootfs, archive, dir string) (err error) {

@@ -10,7 +10,7 @@ import (
 
 // Status writes what the box is and what runs in it, in both worlds.
 func (b *Box) Status(ctx context.Context, out io.Writer) error {
-	running, all, err := b.Running(ctx)
+	state, err := b.load()
 	if errors.Is(err, ErrNoBox) {
 		fmt.Fprintf(out, "Box %q: not there. Start it with: slinky up --name %s\n", b.Name, b.Name)
 		return nil
@@ -18,7 +18,7 @@ func (b *Box) Status(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	state, err := b.load()
+	running, err := b.countRunning(ctx, state)
 	if err != nil {
 		return err
 	}
@@ -26,7 +26,7 @@ func (b *Box) Status(ctx context.Context, out io.Writer) error {
 		fmt.Fprintf(out, "Box %q: stopped, with its data kept. Start it with: slinky up --name %s\n", b.Name, b.Name)
 		return nil
 	}
-	fmt.Fprintf(out, "Box %q: %d of %d containers run, Kubernetes %s at https://127.0.0.1:%d\n", b.Name, running, all, Version, state.Port)
+	fmt.Fprintf(out, "Box %q: %d of %d containers run, Kubernetes %s at https://127.0.0.1:%d\n", b.Name, running, len(state.containers()), Version, state.Port)
 	b.section(ctx, out, "Kubernetes nodes", "get", "nodes",
 		"-o", "custom-columns=NAME:.metadata.name,READY:.status.conditions[?(@.type=='Ready')].status,CPU:.status.allocatable.cpu,"+
 			"MEMORY:.status.allocatable.memory,TAINTS:.spec.taints[*].key")

@@ -68,10 +68,15 @@ func (b *Box) buildTool(ctx context.Context, s *progress.Step, name string) (str
 		return "", err
 	}
 	path, err := b.Cache.File(ctx, "tools", name+"-"+sum, func(ctx context.Context, path string) error {
+		s.Detail("%s: downloading modules", name)
+		list, err := hostcmd.Output(ctx, hostcmd.Cmd{Args: []string{"go", "list", "-deps", pkg}, Dir: module, Env: GoEnv(os.Environ()), Out: s})
+		if err != nil {
+			return err
+		}
 		args := append([]string{"go", "build", "-v"}, flags...)
 		return hostcmd.Run(ctx, hostcmd.Cmd{
 			Args: append(args, "-o", path, pkg), Dir: module, Env: GoEnv(os.Environ()),
-			Out: &packageCounter{step: s, name: name},
+			Out: &packageCounter{step: s, name: name, all: strings.Count(list, "\n")},
 		})
 	})
 	if err != nil {
@@ -98,6 +103,8 @@ func GoEnv(env []string) []string {
 type packageCounter struct {
 	step *progress.Step
 	name string
+	// all counts the packages that the program is made of; those in the build cache are never printed.
+	all int
 
 	mu       sync.Mutex
 	compiled int
@@ -112,7 +119,7 @@ func (c *packageCounter) Write(p []byte) (int, error) {
 			continue
 		}
 		c.compiled++
-		c.step.Detail("%s: %d packages compiled", c.name, c.compiled)
+		c.step.Detail("%s: compiled %d of at most %d packages", c.name, c.compiled, c.all)
 	}
 	return len(p), nil
 }

@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"os"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -37,13 +36,6 @@ const (
 	slurmLimit = 4 * time.Minute
 )
 
-// parts are everything that a box is put together from.
-type parts struct {
-	tools  Tools
-	rootfs string
-	seed   string
-}
-
 // Up makes the box run. On a running one it changes nothing; after an
 // interrupted or killed Up it goes on from where that one was.
 func (b *Box) Up(ctx context.Context, o Options) error {
@@ -59,12 +51,17 @@ func (b *Box) Up(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	p, err := b.prepare(ctx, o)
+	running, err := b.allRun(ctx, state)
 	if err != nil {
 		return err
 	}
-	state.Kube = p.tools.Kube
-	if err := b.startCluster(ctx, p, &state); err != nil {
+	// A running box keeps what it was made from, whatever has become of the checkout since.
+	if !running {
+		if state.Parts, err = b.prepare(ctx, o); err != nil {
+			return err
+		}
+	}
+	if err := b.startCluster(ctx, &state); err != nil {
 		return err
 	}
 	if o.Bare {
@@ -96,15 +93,15 @@ func (b *Box) plan(o Options) (State, error) {
 }
 
 // prepare builds or finds everything that has to be on disk first.
-func (b *Box) prepare(ctx context.Context, o Options) (parts, error) {
-	var p parts
+func (b *Box) prepare(ctx context.Context, o Options) (Parts, error) {
+	var p Parts
 	if err := b.ensurePackages(ctx); err != nil {
 		return p, err
 	}
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		return b.Report.Run(gctx, "Root file system of the nodes", func(ctx context.Context, s *progress.Step) (err error) {
-			p.rootfs, err = debian.NodeRootfs(ctx, b.Cache, s)
+			p.Rootfs, err = debian.NodeRootfs(ctx, b.Cache, s)
 			return err
 		})
 	})
@@ -120,14 +117,14 @@ func (b *Box) prepare(ctx context.Context, o Options) (parts, error) {
 	var own []image.Image
 	g.Go(func() error {
 		err := b.Report.Run(gctx, "Kubernetes "+Version+", built from its Go modules", func(ctx context.Context, s *progress.Step) (err error) {
-			p.tools, err = b.BuildTools(ctx, s)
+			p.Tools, err = b.BuildTools(ctx, s)
 			return err
 		})
 		if err != nil {
 			return err
 		}
 		return b.Report.Run(gctx, "Slinky's own programs", func(ctx context.Context, s *progress.Step) (err error) {
-			own, err = b.ownImages(ctx, s, p.tools, o)
+			own, err = b.ownImages(ctx, s, p.Tools, o)
 			return err
 		})
 	})
@@ -135,7 +132,7 @@ func (b *Box) prepare(ctx context.Context, o Options) (parts, error) {
 		return p, err
 	}
 	return p, b.Report.Run(ctx, "Images, unpacked once for all nodes", func(ctx context.Context, _ *progress.Step) (err error) {
-		p.seed, err = b.makeSeed(ctx, p.rootfs, append(own, slurm...))
+		p.Seed, err = b.makeSeed(ctx, p.Rootfs, append(own, slurm...))
 		return err
 	})
 }
@@ -146,12 +143,13 @@ func (b *Box) ensurePackages(ctx context.Context) error {
 	})
 }
 
-func (b *Box) startCluster(ctx context.Context, p parts, state *State) error {
+func (b *Box) startCluster(ctx context.Context, state *State) error {
+	p := state.Parts
 	if err := b.Report.Run(ctx, "Control plane: etcd, API server, controllers, scheduler", func(ctx context.Context, _ *progress.Step) error {
 		if err := b.ensureNetwork(ctx, state.Nodes); err != nil {
 			return err
 		}
-		if err := b.startControlPlane(ctx, p.rootfs, p.tools, state); err != nil {
+		if err := b.startControlPlane(ctx, p.Rootfs, p.Tools, state); err != nil {
 			return err
 		}
 		if err := b.save(*state); err != nil {
@@ -167,7 +165,7 @@ func (b *Box) startCluster(ctx context.Context, p parts, state *State) error {
 	return b.Report.Run(ctx, fmt.Sprintf("%d nodes, cluster DNS and storage", state.Nodes), func(ctx context.Context, s *progress.Step) error {
 		g, gctx := errgroup.WithContext(ctx)
 		for i := 1; i <= state.Nodes; i++ {
-			g.Go(func() error { return b.startNode(gctx, i, p.rootfs, p.seed, p.tools) })
+			g.Go(func() error { return b.startNode(gctx, i, p.Rootfs, p.Seed, p.Tools) })
 		}
 		g.Go(func() error {
 			for _, text := range [][]byte{storageManifest, corednsManifest} {
@@ -230,42 +228,33 @@ func (b *Box) readyNodes(ctx context.Context) (int, error) {
 	return ready, nil
 }
 
-// Running tells how many of the box's containers run.
-func (b *Box) Running(ctx context.Context) (running, all int, err error) {
-	state, err := b.load()
-	if err != nil {
-		return 0, 0, err
-	}
+func (s State) containers() []string {
 	names := []string{controlPlane}
-	for i := 1; i <= state.Nodes; i++ {
+	for i := 1; i <= s.Nodes; i++ {
 		names = append(names, nodeName(i))
 	}
-	for _, name := range names {
+	return names
+}
+
+// countRunning counts the box's containers that run.
+func (b *Box) countRunning(ctx context.Context, s State) (int, error) {
+	running := 0
+	for _, name := range s.containers() {
 		status, err := b.status(ctx, name)
 		if err != nil {
-			return 0, 0, err
+			return 0, err
 		}
 		if status == "running" {
 			running++
 		}
 	}
-	return running, len(names), nil
+	return running, nil
 }
 
-// List returns the names of all boxes of this user.
-func List(root string) ([]string, error) {
-	entries, err := os.ReadDir(root + "/boxes")
-	if os.IsNotExist(err) {
-		return nil, nil
+func (b *Box) allRun(ctx context.Context, s State) (bool, error) {
+	if s.Parts.Seed == "" {
+		return false, nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("list boxes: %w", err)
-	}
-	var names []string
-	for _, e := range entries {
-		if e.IsDir() {
-			names = append(names, e.Name())
-		}
-	}
-	return names, nil
+	running, err := b.countRunning(ctx, s)
+	return running == len(s.containers()), err
 }
