@@ -2,6 +2,7 @@ package v1beta1
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -116,4 +117,26 @@ func portOr(port, otherwise int) int {
 		return port
 	}
 	return otherwise
+}
+
+// SlurmName is the NodeSet's name in slurm.conf, and the feature of its nodes: the pods'
+// host name prefix where the template has one, else the NodeSet's own name.
+func (n *NodeSet) SlurmName() (string, error) {
+	prefix, err := n.HostnamePrefix()
+	if err != nil || prefix == "" {
+		return n.Name, err
+	}
+	return strings.Trim(prefix, "-"), nil
+}
+
+// HostnamePrefix is template.spec.hostname: what comes before the ordinal in the pods'
+// host names; empty where these are the pods' names.
+func (n *NodeSet) HostnamePrefix() (string, error) {
+	var spec struct {
+		Hostname string `json:"hostname"`
+	}
+	if err := n.Spec.Template.PodSpec.Decode(&spec); err != nil {
+		return "", fmt.Errorf("spec.template.spec.hostname: %w", err)
+	}
+	return spec.Hostname, nil
 }

@@ -1,0 +1,270 @@
+package cluster
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/slinky-hpc/slinky/api/v1beta1"
+	"github.com/slinky-hpc/slinky/internal/plan/overlay"
+	"github.com/slinky-hpc/slinky/slurm/conf"
+)
+
+// ControllerFacts is what a Controller's objects depend on.
+type ControllerFacts struct {
+	Controller *v1beta1.Controller
+	// Accounting is the referenced one; nil where there is none.
+	Accounting *v1beta1.Accounting
+	// NodeSets are those of the cluster, in any order.
+	NodeSets []v1beta1.NodeSet
+	// SlurmKey and JwtKey are the contents of the referenced keys; nil where they don't exist.
+	SlurmKey, JwtKey []byte
+	// ConfigMaps holds the data of all ConfigMaps that the Controller refers to, by name;
+	// those that don't exist are absent.
+	ConfigMaps map[string]map[string]string
+	// Claims are the claim templates of the StatefulSet that exists: Kubernetes can't change them.
+	Claims []corev1.PersistentVolumeClaim
+	Images Images
+}
+
+// Controller plans slurmctld.
+func Controller(f ControllerFacts) Plan {
+	var plan Plan
+	c := f.Controller
+	f.missing(&plan)
+	text, err := f.slurmConf(&plan).Text()
+	if err != nil {
+		plan.problem(v1beta1.ReasonInvalidSpec, "slurm.conf can't be written and stays as it was: "+oneLine(err))
+		return plan
+	}
+	data := map[string]string{"slurm.conf": text}
+	if c.Spec.External {
+		plan.Objects = append(plan.Objects, f.configMap(data))
+		return plan
+	}
+	if !f.provided("cgroup.conf") {
+		// The text is constant: it can't fail.
+		data["cgroup.conf"], _ = conf.CgroupConf{Plugin: "cgroup/v2", IgnoreSystemd: true}.Text()
+	}
+	service, err := f.service()
+	if err != nil {
+		plan.problem(v1beta1.ReasonInvalidSpec, "spec."+oneLine(err))
+	} else {
+		plan.Objects = append(plan.Objects, service)
+	}
+	plan.Objects = append(plan.Objects, f.internalService(), f.configMap(data))
+	if c.Replicas() > 1 {
+		plan.problem(v1beta1.ReasonNotSupported, "spec.ha: this version runs one controller only; slurmctld is not started until ha.enabled is false")
+		return plan
+	}
+	if f.SlurmKey == nil || f.JwtKey == nil || len(f.absentConfigMaps()) > 0 {
+		return plan
+	}
+	workload, err := f.statefulSet(data)
+	if err != nil {
+		plan.problem(v1beta1.ReasonInvalidSpec, "spec."+oneLine(err))
+		return plan
+	}
+	plan.Objects = append(plan.Objects, workload)
+	return plan
+}
+
+// missing reports the objects that are referred to and don't exist.
+func (f ControllerFacts) missing(plan *Plan) {
+	c := f.Controller
+	if name := named(c.Spec.AccountingRef); name != "" && f.Accounting == nil {
+		plan.problem(v1beta1.ReasonReferenceNotFound, fmt.Sprintf("spec.accountingRef: there is no Accounting %q in namespace %s; the cluster runs without accounting until it exists", name, c.Namespace))
+	}
+	if c.Spec.External {
+		return
+	}
+	plan.missingKey("spec.slurmKeyRef", c.Namespace, c.Spec.SlurmKeyRef, f.SlurmKey)
+	plan.missingKey("spec.jwtKeyRef", c.Namespace, c.JwtKey(), f.JwtKey)
+	for _, name := range f.absentConfigMaps() {
+		plan.problem(v1beta1.ReasonReferenceNotFound, fmt.Sprintf("there is no ConfigMap %q in namespace %s, which spec refers to: create it", name, c.Namespace))
+	}
+}
+
+func (p *Plan) missingKey(field, namespace string, ref *corev1.SecretKeySelector, content []byte) {
+	if content == nil && ref != nil {
+		p.problem(v1beta1.ReasonReferenceNotFound, fmt.Sprintf("%s: there is no key %q in a Secret %q of namespace %s: create it", field, ref.Key, ref.Name, namespace))
+	}
+}
+
+// references lists the ConfigMaps that are mounted, sorted, each once.
+func (f ControllerFacts) references() []string {
+	s := f.Controller.Spec
+	names := map[string]bool{}
+	for _, refs := range [][]corev1.LocalObjectReference{s.ConfigFileRefs, s.PrologScriptRefs, s.EpilogScriptRefs, s.PrologSlurmctldScriptRefs, s.EpilogSlurmctldScriptRefs} {
+		for _, r := range refs {
+			names[r.Name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+func (f ControllerFacts) absentConfigMaps() []string {
+	names := f.references()
+	if f.Controller.Spec.JwksKeyRef != nil {
+		names = append(names, f.Controller.Spec.JwksKeyRef.Name)
+	}
+	return slices.DeleteFunc(names, func(name string) bool { _, ok := f.ConfigMaps[name]; return ok })
+}
+
+// provided tells whether a user's ConfigMap holds a file.
+func (f ControllerFacts) provided(file string) bool {
+	for _, ref := range f.Controller.Spec.ConfigFileRefs {
+		if _, ok := f.ConfigMaps[ref.Name][file]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+func (f ControllerFacts) scripts(refs []corev1.LocalObjectReference) []string {
+	var files []string
+	for _, ref := range refs {
+		files = append(files, slices.Sorted(maps.Keys(f.ConfigMaps[ref.Name]))...)
+	}
+	return files
+}
+
+func (f ControllerFacts) slurmConf(plan *Plan) conf.SlurmConf {
+	c := f.Controller
+	host, port := c.Address()
+	out := conf.SlurmConf{
+		ClusterName: c.ClusterName(), ControllerPort: port, ControllerAddress: host,
+		Auth: auth(c.Spec.JwksKeyRef), Metrics: c.Spec.Metrics.Enabled, Extra: c.Spec.ExtraConf,
+		Prolog: f.scripts(c.Spec.PrologScriptRefs), Epilog: f.scripts(c.Spec.EpilogScriptRefs),
+		PrologSlurmctld: f.scripts(c.Spec.PrologSlurmctldScriptRefs), EpilogSlurmctld: f.scripts(c.Spec.EpilogSlurmctldScriptRefs),
+		External: c.Spec.External,
+	}
+	if f.Accounting != nil {
+		host, port := f.Accounting.Address()
+		out.Accounting = &conf.AccountingHost{Host: host, Port: port}
+	}
+	if c.Spec.External {
+		out.Controllers = []conf.ControllerHost{{Name: host}}
+		return out
+	}
+	for i := range int(c.Replicas()) {
+		pod := c.PodName(i)
+		out.Controllers = append(out.Controllers, conf.ControllerHost{
+			Name: pod, Address: strings.Join([]string{pod, c.InternalServiceName(), c.Namespace}, ".")})
+	}
+	out.NodeSets = f.nodeSets(plan)
+	return out
+}
+
+// nodeSets leaves out those that would break slurm.conf for all.
+func (f ControllerFacts) nodeSets(plan *Plan) []conf.NodeSet {
+	sorted := slices.SortedFunc(slices.Values(f.NodeSets), func(a, b v1beta1.NodeSet) int { return strings.Compare(a.Name, b.Name) })
+	var out []conf.NodeSet
+	owner := map[string]string{}
+	for _, n := range sorted {
+		name, err := n.SlurmName()
+		line := conf.NodeSet{Name: name, Partition: n.Spec.Partition.Enabled, PartitionOptions: n.Spec.Partition.Config}
+		if err == nil {
+			err = line.Validate()
+		}
+		if other, taken := owner[name]; taken && err == nil {
+			err = fmt.Errorf("its name in Slurm, %q, is already that of NodeSet %s: change spec.template.spec.hostname", name, other)
+		}
+		if err != nil {
+			plan.problem(v1beta1.ReasonInvalidSpec, fmt.Sprintf("NodeSet %s is left out of slurm.conf: %s", n.Name, oneLine(err)))
+			continue
+		}
+		owner[name] = n.Name
+		out = append(out, line)
+	}
+	return out
+}
+
+func auth(jwks *corev1.ConfigMapKeySelector) conf.Auth {
+	a := conf.Auth{JwtKeyFile: dirEtc + "/" + fileJwtKey}
+	if jwks != nil {
+		a.JwksFile = dirEtc + "/" + fileJwks
+	}
+	return a
+}
+
+func (f ControllerFacts) meta(name string) metav1.ObjectMeta {
+	c := f.Controller
+	l, a := overlay.Metadata(c, v1beta1.Metadata{}, labels(v1beta1.NameSlurmctld, c.Name, v1beta1.ComponentController), nil)
+	return metav1.ObjectMeta{Name: name, Namespace: c.Namespace, Labels: l, Annotations: a, OwnerReferences: ownedBy(c, v1beta1.KindController)}
+}
+
+func (f ControllerFacts) configMap(data map[string]string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: f.meta(f.Controller.ConfigName()), Data: data,
+	}
+}
+
+// service is what clients use. It selects the active controller, and has an address as
+// soon as the pod has one: daemons and commands wait for slurmctld by themselves.
+func (f ControllerFacts) service() (*corev1.Service, error) {
+	c := f.Controller
+	sel := selector(v1beta1.NameSlurmctld, c.Name)
+	sel[v1beta1.LabelControllerActive] = "true"
+	_, port := c.Address()
+	spec, err := overlay.ServiceSpec(c.Spec.Service, sel, servicePort(v1beta1.NameSlurmctld, port, c.Spec.Service.NodePort))
+	if err != nil {
+		return nil, err
+	}
+	s := &corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: f.meta(c.ServiceName()), Spec: spec}
+	s.Labels, s.Annotations = overlay.Metadata(c, c.Spec.Service.Metadata, labels(v1beta1.NameSlurmctld, c.Name, v1beta1.ComponentController), nil)
+	return s, nil
+}
+
+// internalService gives each controller its own name, also before it is ready.
+func (f ControllerFacts) internalService() *corev1.Service {
+	c := f.Controller
+	_, port := c.Address()
+	return &corev1.Service{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: f.meta(c.InternalServiceName()),
+		Spec: corev1.ServiceSpec{
+			ClusterIP: corev1.ClusterIPNone, PublishNotReadyAddresses: true,
+			Selector: selector(v1beta1.NameSlurmctld, c.Name),
+			Ports:    []corev1.ServicePort{servicePort(v1beta1.NameSlurmctld, port, 0)},
+		},
+	}
+}
+
+func servicePort(name string, port, nodePort int) corev1.ServicePort {
+	return corev1.ServicePort{Name: name, Protocol: corev1.ProtocolTCP, Port: int32(port), TargetPort: intstr.FromString(name), NodePort: int32(nodePort)}
+}
+
+func (f ControllerFacts) statefulSet(data map[string]string) (*appsv1.StatefulSet, error) {
+	c := f.Controller
+	template, err := f.slurmctldPod(data)
+	if err != nil {
+		return nil, err
+	}
+	s := &appsv1.StatefulSet{
+		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "StatefulSet"}, ObjectMeta: f.meta(c.WorkloadName()),
+		Spec: appsv1.StatefulSetSpec{
+			Replicas: ptr(c.Replicas()), ServiceName: c.InternalServiceName(), RevisionHistoryLimit: ptr[int32](0),
+			Selector: &metav1.LabelSelector{MatchLabels: selector(v1beta1.NameSlurmctld, c.Name)},
+			Template: template,
+		},
+	}
+	if p := c.Spec.Persistence; p != nil && (p.Enabled == nil || *p.Enabled) && p.ExistingClaim == "" {
+		s.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
+			ObjectMeta: metav1.ObjectMeta{Name: volumeState}, Spec: withClaimDefaults(p.PersistentVolumeClaimSpec),
+		}}
+	}
+	if f.Claims != nil {
+		s.Spec.VolumeClaimTemplates = f.Claims
+	}
+	return s, nil
+}
+
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

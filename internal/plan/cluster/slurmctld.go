@@ -1,0 +1,133 @@
+package cluster
+
+import (
+	"fmt"
+	"path"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slinky-hpc/slinky/api/v1beta1"
+	"github.com/slinky-hpc/slinky/internal/plan/overlay"
+	"github.com/slinky-hpc/slinky/internal/plan/sidecar"
+	"github.com/slinky-hpc/slinky/slurm/conf"
+)
+
+func (f ControllerFacts) slurmctldPod(data map[string]string) (corev1.PodTemplateSpec, error) {
+	var out corev1.PodTemplateSpec
+	c := f.Controller
+	main, err := f.slurmctld()
+	if err != nil {
+		return out, err
+	}
+	logfile, err := sidecar.Logfile("slurmctld.log", main.Image, c.Spec.LogFile)
+	if err != nil {
+		return out, err
+	}
+	inits := []corev1.Container{logfile}
+	if c.Spec.InplaceReconfigure {
+		reconfigure, err := sidecar.Reconfigure(main.Image, c.Spec.Reconfigure,
+			mountReadOnly(volumeEtc, dirEtc), mountReadOnly(volumeSocket, dirAuthSocket))
+		if err != nil {
+			return out, err
+		}
+		inits = append([]corev1.Container{reconfigure}, inits...)
+	}
+	spec, err := overlay.PodSpec(corev1.PodSpec{
+		AutomountServiceAccountToken: ptr(false),
+		SecurityContext:              runAs(uidSlurm),
+		InitContainers:               inits,
+		Containers:                   []corev1.Container{main},
+		Volumes:                      f.volumes(),
+	}, c.Spec.Template.PodSpec)
+	if err != nil {
+		return out, fmt.Errorf("template.spec: %w", err)
+	}
+	own := labels(v1beta1.NameSlurmctld, c.Name, v1beta1.ComponentController)
+	own[v1beta1.LabelControllerActive] = "true"
+	l, a := overlay.Metadata(c, c.Spec.Template.Metadata, own, f.annotations(data))
+	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: l, Annotations: a}, Spec: spec}, nil
+}
+
+func (f ControllerFacts) annotations(data map[string]string) map[string]string {
+	a := map[string]string{
+		v1beta1.AnnotationDefaultContainer: v1beta1.NameSlurmctld,
+		v1beta1.AnnotationSlurmKeyHash:     checksum(f.SlurmKey),
+		v1beta1.AnnotationJwtKeyHash:       checksum(f.JwtKey),
+	}
+	if !f.Controller.Spec.InplaceReconfigure {
+		hash := checksumOfMap(data)
+		for _, name := range f.references() {
+			hash = checksum([]byte(hash + checksumOfMap(f.ConfigMaps[name])))
+		}
+		a[v1beta1.AnnotationSlurmConfigHash] = hash
+	}
+	return a
+}
+
+func (f ControllerFacts) slurmctld() (corev1.Container, error) {
+	_, port := f.Controller.Address()
+	main := corev1.Container{
+		Name:  v1beta1.NameSlurmctld,
+		Image: f.Images.Slurmctld,
+		Ports: []corev1.ContainerPort{{Name: v1beta1.NameSlurmctld, ContainerPort: int32(port), Protocol: corev1.ProtocolTCP}},
+
+		StartupProbe:   httpProbe("/livez", v1beta1.NameSlurmctld),
+		LivenessProbe:  httpProbe("/livez", v1beta1.NameSlurmctld),
+		ReadinessProbe: often(httpProbe("/readyz", v1beta1.NameSlurmctld)),
+		SecurityContext: &corev1.SecurityContext{
+			RunAsNonRoot: ptr(true), RunAsUser: ptr[int64](uidSlurm), RunAsGroup: ptr[int64](uidSlurm),
+			AllowPrivilegeEscalation: ptr(false),
+		},
+		VolumeMounts: []corev1.VolumeMount{
+			mountReadOnly(volumeEtc, dirEtc), mount(sidecar.VolumeLog, conf.LogDir), mount(volumeRun, dirRun),
+			mount(volumeSocket, dirAuthSocket), mount(volumeState, path.Join("/var/spool/slurmctld", f.Controller.ClusterName())),
+		},
+	}
+	main.StartupProbe.PeriodSeconds, main.StartupProbe.FailureThreshold = 2, 30
+	main, err := overlay.Container(main, f.Controller.Spec.Slurmctld)
+	if err != nil {
+		return main, fmt.Errorf("slurmctld: %w", err)
+	}
+	return main, nil
+}
+
+func (f ControllerFacts) volumes() []corev1.Volume {
+	c := f.Controller
+	sources := []corev1.VolumeProjection{
+		fromConfigMap(c.ConfigName()), fromSecret(c.Spec.SlurmKeyRef, fileSlurmKey), fromSecret(c.JwtKey(), fileJwtKey),
+	}
+	for _, name := range f.references() {
+		sources = append(sources, fromConfigMap(name))
+	}
+	if c.Spec.JwksKeyRef != nil {
+		sources = append(sources, fromJwks(c.Spec.JwksKeyRef))
+	}
+	volumes := []corev1.Volume{etcVolume(0o610, sources...), memoryVolume(sidecar.VolumeLog), memoryVolume(volumeRun), emptyVolume(volumeSocket)}
+	switch p := c.Spec.Persistence; {
+	case p == nil, p.Enabled != nil && !*p.Enabled:
+		volumes = append(volumes, emptyVolume(volumeState))
+	case p.ExistingClaim != "":
+		volumes = append(volumes, corev1.Volume{Name: volumeState, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: p.ExistingClaim}}})
+	}
+	return volumes
+}
+
+// withClaimDefaults fills in what a claim can't be without.
+func withClaimDefaults(spec corev1.PersistentVolumeClaimSpec) corev1.PersistentVolumeClaimSpec {
+	spec = *spec.DeepCopy()
+	if len(spec.AccessModes) == 0 {
+		spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+	}
+	if _, ok := spec.Resources.Requests[corev1.ResourceStorage]; !ok {
+		if spec.Resources.Requests == nil {
+			spec.Resources.Requests = corev1.ResourceList{}
+		}
+		spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("4Gi")
+	}
+	slices.Sort(spec.AccessModes)
+	return spec
+}
