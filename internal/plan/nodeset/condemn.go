@@ -1,0 +1,206 @@
+package nodeset
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/slinky-hpc/slinky/api/v1beta1"
+	"github.com/slinky-hpc/slinky/slurm"
+)
+
+// condemned returns why each of the pods that must go does, by pod name.
+func (p *planner) condemned() map[string]string {
+	out := map[string]string{}
+	ranked := slices.Clone(p.live)
+	slices.SortStableFunc(ranked, p.worth)
+	surplus := len(p.live) - int(p.desired())
+	for _, w := range ranked {
+		if surplus <= 0 {
+			break
+		}
+		surplus--
+		out[w.pod.Name] = fmt.Sprintf("scale-in to %d workers", p.desired())
+	}
+	p.update(ranked, out)
+	return out
+}
+
+// update condemns pods of an old revision: those that aren't ready at once, the others as
+// far as maxUnavailable allows.
+func (p *planner) update(ranked []worker, out map[string]string) {
+	if t := p.NodeSet.Spec.UpdateStrategy.Type; t != v1beta1.UpdateRolling && t != "" {
+		return
+	}
+	const why = "update to the new pod template"
+	budget := p.maxUnavailable() - (int(p.desired()) - min(int(p.desired()), len(p.live)))
+	for _, w := range ranked {
+		_, gone := out[w.pod.Name]
+		if !gone && !ready(w.pod) && !w.old {
+			budget--
+		}
+	}
+	for _, w := range ranked {
+		if _, gone := out[w.pod.Name]; gone || !w.old {
+			continue
+		}
+		if ready(w.pod) {
+			if budget <= 0 {
+				continue
+			}
+			budget--
+		}
+		out[w.pod.Name] = why
+	}
+}
+
+func (p *planner) maxUnavailable() int {
+	value := intstr.FromString("25%")
+	if r := p.NodeSet.Spec.UpdateStrategy.RollingUpdate; r != nil && r.MaxUnavailable != nil {
+		value = *r.MaxUnavailable
+	}
+	n, err := intstr.GetScaledValueFromIntOrPercent(&value, int(p.desired()), true)
+	if err != nil {
+		p.problem(v1beta1.ReasonInvalidSpec, "spec.updateStrategy.rollingUpdate.maxUnavailable: "+err.Error())
+		return 1
+	}
+	return max(1, n)
+}
+
+// remove takes the condemned pods out: their Slurm nodes are drained, and they are deleted
+// once no job uses them. Without Slurm's answer nothing is deleted.
+func (p *planner) remove(condemned map[string]string) {
+	for _, w := range p.live {
+		why, ok := condemned[w.pod.Name]
+		switch {
+		case !ok:
+		case !p.Slurm.Known:
+			p.step(Step{Action: Wait, Pod: identity(w.pod), Node: w.node, Reason: why + ": it can't be known whether jobs run there: " + p.Slurm.Why})
+		case p.Slurm.drained(w.node):
+			p.step(Step{Action: DeletePod, Pod: identity(w.pod), Node: w.node, Reason: why + ": no job uses it"})
+		case draining(p.Slurm.Nodes[w.node]):
+			p.step(Step{Action: Wait, Pod: identity(w.pod), Node: w.node, Reason: why + ": jobs still run on Slurm node " + w.node})
+		}
+	}
+}
+
+// reconcileDrains drains the nodes that have a cause for it, and lifts drains of ours that
+// have none any more. A drain or a reason that isn't ours is never touched.
+func (p *planner) reconcileDrains(condemned map[string]string) {
+	if !p.Slurm.Known {
+		return
+	}
+	for _, w := range p.live {
+		n, registered := p.Slurm.Nodes[w.node]
+		if !registered {
+			continue
+		}
+		cause := p.drainCause(w, condemned)
+		ours := OwnsReason(n.Reason)
+		switch {
+		case cause != "" && !draining(n) && (ours || n.Reason == ""):
+			p.step(Step{Action: Drain, Node: w.node, Reason: v1beta1.OperatorReasonPrefix + cause})
+		case cause != "" && !draining(n):
+			// Somebody else gave this node a reason without draining it. It is kept.
+			p.step(Step{Action: Drain, Node: w.node, Reason: n.Reason})
+		case cause == "" && draining(n) && ours:
+			p.step(Step{Action: Undrain, Node: w.node, Reason: "the cause of the drain is gone: " + n.Reason})
+		case cause == "" && n.States.Has(slurm.NodeDown) && ours && ready(w.pod) && !n.States.Has(slurm.NodeNotResponding):
+			p.step(Step{Action: Resume, Node: w.node, Reason: "its new pod is ready"})
+		}
+	}
+}
+
+// drainCause is why a worker's Slurm node should take no more jobs, "" if there is no cause.
+func (p *planner) drainCause(w worker, condemned map[string]string) string {
+	if why, ok := condemned[w.pod.Name]; ok {
+		return "pod " + w.pod.Namespace + "/" + w.pod.Name + " is to be removed: " + why
+	}
+	if reason, ok := p.Cordoned[w.pod.Spec.NodeName]; ok {
+		return "Kubernetes node " + w.pod.Spec.NodeName + " is cordoned" + colon(reason)
+	}
+	if w.pod.Annotations[v1beta1.AnnotationPodCordon] == "true" {
+		return "pod " + w.pod.Namespace + "/" + w.pod.Name + " has the annotation " + v1beta1.AnnotationPodCordon
+	}
+	return ""
+}
+
+func colon(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
+}
+
+// OwnsReason tells whether the operator wrote a Slurm node's reason.
+func OwnsReason(reason string) bool {
+	return len(reason) >= len(v1beta1.OperatorReasonPrefix) && reason[:len(v1beta1.OperatorReasonPrefix)] == v1beta1.OperatorReasonPrefix
+}
+
+// worth compares two workers: the one that should go first is the lesser.
+func (p *planner) worth(a, b worker) int {
+	return cmp.Or(
+		boolean(a.pod.Spec.NodeName != "", b.pod.Spec.NodeName != ""),
+		cmp.Compare(phaseRank(a.pod), phaseRank(b.pod)),
+		boolean(ready(a.pod), ready(b.pod)),
+		cmp.Compare(deletionCost(a.pod), deletionCost(b.pod)),
+		deadline(a.pod).Compare(deadline(b.pod)),
+		boolean(p.Slurm.busy(a.node), p.Slurm.busy(b.node)),
+		-boolean(p.drains(a), p.drains(b)),
+		cmp.Compare(b.ordinal, a.ordinal),
+	)
+}
+
+func (p *planner) drains(w worker) bool {
+	return w.pod.Annotations[v1beta1.AnnotationPodCordon] == "true" || draining(p.Slurm.Nodes[w.node])
+}
+
+func boolean(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}
+
+func phaseRank(pod *corev1.Pod) int {
+	switch pod.Status.Phase {
+	case corev1.PodRunning:
+		return 2
+	case corev1.PodUnknown:
+		return 1
+	}
+	return 0
+}
+
+func deletionCost(pod *corev1.Pod) int {
+	n, err := strconv.ParseInt(pod.Annotations[v1beta1.AnnotationPodDeletionCost], 10, 32)
+	if err != nil {
+		return 0
+	}
+	return int(n)
+}
+
+func deadline(pod *corev1.Pod) time.Time {
+	t, err := time.Parse(time.RFC3339, pod.Annotations[v1beta1.AnnotationPodDeadline])
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}
+
+func ready(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

@@ -1,0 +1,67 @@
+// Package nodeset plans the worker pods of a NodeSet and the state of their Slurm nodes.
+// It is pure: pods, Slurm nodes, Kubernetes nodes and the time are arguments, the steps
+// to take are its result.
+package nodeset
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slinky-hpc/slinky/api/v1beta1"
+	"github.com/slinky-hpc/slinky/slurm"
+)
+
+// Facts is all that a NodeSet's plan depends on.
+type Facts struct {
+	NodeSet    *v1beta1.NodeSet
+	Controller *v1beta1.Controller
+	// Pods are the NodeSet's own, in any order.
+	Pods []corev1.Pod
+	// Claims are the names of the PersistentVolumeClaims that exist.
+	Claims map[string]bool
+	// Cordoned are the Kubernetes nodes that are cordoned, each with the reason given for it.
+	Cordoned map[string]string
+	Slurm    SlurmFacts
+	Now      time.Time
+
+	// Image is slurmd's where the NodeSet names none.
+	Image string
+	// ClusterDomain is Kubernetes' DNS domain, as cluster.local.
+	ClusterDomain string
+}
+
+// SlurmFacts is what Slurm says about its nodes.
+type SlurmFacts struct {
+	// Known tells whether Nodes is a complete answer that is recent enough to act on.
+	Known bool
+	// Why there is no answer.
+	Why   string
+	Nodes map[string]slurm.Node
+}
+
+// busy tells whether jobs use the node, or may: an unknown node does.
+func (s SlurmFacts) busy(name string) bool {
+	if !s.Known {
+		return true
+	}
+	return s.Nodes[name].States.HasAny(slurm.NodeAllocated, slurm.NodeMixed, slurm.NodeCompleting)
+}
+
+// drained tells whether no job uses the node, and none will come.
+func (s SlurmFacts) drained(name string) bool {
+	if !s.Known {
+		return false
+	}
+	n, registered := s.Nodes[name]
+	if !registered {
+		return true
+	}
+	return draining(n) && !s.busy(name)
+}
+
+func draining(n slurm.Node) bool {
+	return n.States.Has(slurm.NodeDrain) && !n.States.Has(stateUndrain)
+}
+
+const stateUndrain = "UNDRAIN"
