@@ -85,7 +85,8 @@ func bootstrapSQL(getenv func(string) string, readFile func(string) ([]byte, err
 	if user != "" && (password == "" || database == "") {
 		return nil, errors.New("MARIADB_USER needs MARIADB_DATABASE and MARIADB_PASSWORD or MARIADB_PASSWORD_FILE")
 	}
-	sql := bytes.NewBufferString("create database mysql;\nuse mysql;\n")
+	// Nobody but the daemon's own user, through the socket, may do everything; there is no anonymous account.
+	sql := bytes.NewBufferString("create database mysql;\nuse mysql;\nset @auth_root_socket='mysql';\nset @skip_auth_anonymous=1;\n")
 	for _, name := range []string{"mariadb_system_tables.sql", "mariadb_performance_tables.sql", "mariadb_system_tables_data.sql"} {
 		text, err := readFile(filepath.Join(mariadbTables, name))
 		if err != nil {

@@ -92,7 +92,10 @@ func planSlurmd(args []string, s surroundings) (start, error) {
 
 func planSlurmdbd(args []string, s surroundings) (start, error) {
 	args = options(s, "SLURMDBD_OPTIONS", args)
-	return start{processes: []process{{name: "slurmdbd", args: append([]string{"slurmdbd", "-D"}, args...)}}}, nil
+	return start{
+		folders:   []folder{{"/run/slurmdbd", slurmID}},
+		processes: []process{{name: "slurmdbd", args: append([]string{"slurmdbd", "-D"}, args...)}},
+	}, nil
 }
 
 func planSlurmrestd(args []string, s surroundings) (start, error) {

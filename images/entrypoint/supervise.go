@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -111,14 +113,24 @@ func (s *supervisor) start(p process) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	attr := &syscall.ProcAttr{Dir: p.dir, Env: append(os.Environ(), p.env...), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{}}
+	added := p.env
 	if p.notify {
-		attr.Env = append(attr.Env, "NOTIFY_SOCKET="+s.notify.path)
+		added = append(added, "NOTIFY_SOCKET="+s.notify.path)
 	}
+	attr := &syscall.ProcAttr{Dir: p.dir, Env: mergeEnv(os.Environ(), added), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{}}
 	if p.id != 0 && os.Getuid() == 0 {
 		attr.Sys.Credential = &syscall.Credential{Uid: uint32(p.id), Gid: uint32(p.id)}
 	}
 	return syscall.ForkExec(path, p.args, attr)
+}
+
+// mergeEnv replaces variables instead of repeating them: which of two counts depends on the program that reads them.
+func mergeEnv(env, added []string) []string {
+	for _, a := range added {
+		name, _, _ := strings.Cut(a, "=")
+		env = slices.DeleteFunc(env, func(e string) bool { return strings.HasPrefix(e, name+"=") })
+	}
+	return append(env, added...)
 }
 
 // reap waits for every child, ours and inherited, until there is none.

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The supervisor waits for every child of its process, so the tests run it in a process of its own: this test binary, in a role
+// that the environment names.
+func TestMain(m *testing.M) {
+	switch os.Getenv("ENTRYPOINT_TEST") {
+	case "supervise":
+		superviseForTest()
+	case "daemon":
+		daemonForTest()
+	case "successor":
+		successorForTest()
+	}
+	os.Exit(m.Run())
+}
+
+// superviseForTest runs each argument as a shell script; "notify" is the daemon that re-executes itself.
+func superviseForTest() {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM)
+	s := supervisor{signals: signals, log: os.Stderr, grace: 50 * time.Millisecond}
+	var programs []process
+	for _, script := range os.Args[1:] {
+		if script != "notify" {
+			programs = append(programs, process{name: script, args: []string{"sh", "-c", script}})
+			continue
+		}
+		var err error
+		if s.notify, err = listenNotify("/does/not/exist", os.TempDir()); err != nil {
+			panic(err)
+		}
+		defer s.notify.close()
+		programs = append(programs, process{name: "notify", args: []string{os.Args[0]}, env: []string{"ENTRYPOINT_TEST=daemon"}, notify: true})
+	}
+	code, err := s.run(programs)
+	if err != nil {
+		panic(err)
+	}
+	os.Exit(code)
+}
+
+// daemonForTest does what slurmctld does to reconfigure: it starts its successor, announces it and ends.
+func daemonForTest() {
+	next := exec.Command(os.Args[0])
+	next.Env = append(os.Environ(), "ENTRYPOINT_TEST=successor")
+	next.Stdout = os.Stdout
+	if err := next.Start(); err != nil {
+		panic(err)
+	}
+	conn, err := net.Dial("unixgram", os.Getenv("NOTIFY_SOCKET"))
+	if err != nil {
+		panic(err)
+	}
+	if _, err := io.WriteString(conn, "READY=1\nMAINPID="+strconv.Itoa(next.Process.Pid)); err != nil {
+		panic(err)
+	}
+	os.Exit(0)
+}
+
+func successorForTest() {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM)
+	os.Stdout.WriteString("ready\n")
+	<-signals
+	os.Exit(7)
+}
+
+func supervised(t *testing.T, scripts ...string) (*exec.Cmd, *bufio.Reader, *bytes.Buffer) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], scripts...)
+	cmd.Env = append(os.Environ(), "ENTRYPOINT_TEST=supervise")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	return cmd, bufio.NewReader(stdout), &stderr
+}
+
+func code(t *testing.T, cmd *exec.Cmd) int {
+	t.Helper()
+	err := cmd.Wait()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return exit.ExitCode()
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	return 0
+}
+
+func TestContainerEndsWithItsDaemon(t *testing.T) {
+	for name, c := range map[string]struct {
+		scripts []string
+		want    int
+		log     string
+	}{
+		"code":                       {[]string{"exit 3"}, 3, "exit 3 ended (code 3)"},
+		"leaving unasked is failure": {[]string{"exit 0"}, 1, "ended (code 0)"},
+		"signal":                     {[]string{"kill -SEGV $$"}, 139, "segmentation fault"},
+		"others are stopped":         {[]string{"exec sleep 1000", "exit 4"}, 4, "exit 4 ended"},
+		"others are killed":          {[]string{"trap '' TERM; while :; do sleep 1000; done", "exit 5"}, 5, "exit 5 ended"},
+		"an orphan is no daemon":     {[]string{"(exec sh -c 'sleep 0.01; exit 9' &) ; sleep 0.1; exit 6"}, 6, "(code 6)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd, _, stderr := supervised(t, c.scripts...)
+			if got := code(t, cmd); got != c.want || !strings.Contains(stderr.String(), c.log) {
+				t.Errorf("code %d, want %d; log %q, want %q", got, c.want, stderr, c.log)
+			}
+		})
+	}
+}
+
+func TestTermStopsTheContainer(t *testing.T) {
+	for name, c := range map[string]struct {
+		script string
+		want   int
+	}{
+		"clean end":     {"trap 'exit 0' TERM; echo ready; while :; do sleep 0.05; done", 0},
+		"default death": {"echo ready; exec sleep 1000", 0},
+		"failure":       {"trap 'exit 2' TERM; echo ready; while :; do sleep 0.05; done", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd, stdout, stderr := supervised(t, c.script)
+			if line, err := stdout.ReadString('\n'); line != "ready\n" {
+				t.Fatalf("program says %q, %v", line, err)
+			}
+			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			if got := code(t, cmd); got != c.want || stderr.Len() != 0 {
+				t.Errorf("code %d, want %d; log %q", got, c.want, stderr)
+			}
+		})
+	}
+}
+
+func TestReexecutedDaemonStaysSupervised(t *testing.T) {
+	cmd, stdout, stderr := supervised(t, "notify")
+	if line, err := stdout.ReadString('\n'); line != "ready\n" {
+		t.Fatalf("successor says %q, %v; log %s", line, err, stderr)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if got := code(t, cmd); got != 7 || !strings.Contains(stderr.String(), "notify goes on as process") {
+		t.Errorf("code %d, want the successor's 7; log %q", got, stderr)
+	}
+}
+
+func TestMainPID(t *testing.T) {
+	for message, want := range map[string]int{
+		"READY=1\nMAINPID=42": 42, "MAINPID=42\nSTATUS=x\n": 42, "READY=1": 0, "MAINPID=": 0, "MAINPID=-3": 0, "": 0, "XMAINPID=4": 0,
+	} {
+		if got := mainPID(message); got != want {
+			t.Errorf("%q: %d, want %d", message, got, want)
+		}
+	}
+}
