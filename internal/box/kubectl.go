@@ -44,14 +44,19 @@ func until(ctx context.Context, limit time.Duration, f func(context.Context) err
 	defer cancel()
 	poll := time.NewTicker(200 * time.Millisecond)
 	defer poll.Stop()
+	var missing error
 	for {
 		err := f(ctx)
 		if err == nil {
 			return nil
 		}
+		// The try that the end of time cut off only says so.
+		if missing == nil || ctx.Err() == nil {
+			missing = err
+		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("not ready after %s: %w", limit, err)
+			return fmt.Errorf("not ready after %s: %w", limit, missing)
 		case <-poll.C:
 		}
 	}

@@ -9,7 +9,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/slinky-hpc/slinky/internal/box/cache"
 	"github.com/slinky-hpc/slinky/internal/box/debian"
+	"github.com/slinky-hpc/slinky/internal/box/hostcmd"
 	"github.com/slinky-hpc/slinky/internal/box/image"
 	"github.com/slinky-hpc/slinky/internal/box/progress"
 )
@@ -51,6 +53,9 @@ func (b *Box) Up(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	if err := b.keepSelf(ctx); err != nil {
+		return err
+	}
 	running, err := b.allRun(ctx, state)
 	if err != nil {
 		return err
@@ -68,6 +73,18 @@ func (b *Box) Up(ctx context.Context, o Options) error {
 		return nil
 	}
 	return b.installSlinky(ctx, state.Nodes)
+}
+
+// keepSelf makes the containers run a copy of this program, which a later build doesn't change under them.
+func (b *Box) keepSelf(ctx context.Context) error {
+	key, err := cache.NewKey("program").File(b.Self).Sum()
+	if err != nil {
+		return err
+	}
+	b.Self, err = b.Cache.File(ctx, "program", "slinky-"+key, func(ctx context.Context, path string) error {
+		return hostcmd.Run(ctx, hostcmd.Cmd{Args: []string{"cp", b.Self, path}})
+	})
+	return err
 }
 
 // plan is the state that the box is to have.
@@ -155,10 +172,14 @@ func (b *Box) startCluster(ctx context.Context, state *State) error {
 		if err := b.save(*state); err != nil {
 			return err
 		}
-		return until(ctx, readyLimit, func(ctx context.Context) error {
+		err := until(ctx, readyLimit, func(ctx context.Context) error {
 			_, err := b.kubectl(ctx, nil, "get", "--raw", "/readyz")
 			return err
 		})
+		if err != nil {
+			return fmt.Errorf("%w\nThe end of the API server's log:\n%s", err, fileTail(b.containerDir(controlPlane, "logs", "kube-apiserver.log")))
+		}
+		return nil
 	}); err != nil {
 		return err
 	}
