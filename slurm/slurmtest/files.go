@@ -90,7 +90,7 @@ func slurmConf(o Options, ports []int) string {
 		"AuthAltTypes=auth/jwt", "AuthAltParameters=jwt_key=/etc/slurm/jwt_hs256.key",
 		"StateSaveLocation=/cluster/ctld", "SlurmdSpoolDir=/cluster/slurmd/%n",
 		"SlurmctldPidFile=/cluster/run/ctld.pid", "SlurmdPidFile=/cluster/run/%n.pid",
-		"SlurmctldLogFile=/cluster/log/slurmctld.log", "SlurmdLogFile=/cluster/log/%n.log",
+		"SlurmctldDebug=info", "SlurmdDebug=info",
 		"ProctrackType=proctrack/linuxproc", "TaskPlugin=task/none", "JobAcctGatherType=jobacct_gather/none", "MpiDefault=none",
 		"SelectType=select/cons_tres", "SelectTypeParameters=CR_Core_Memory",
 		"SchedulerParameters=" + o.SchedulerParameters,

@@ -18,8 +18,8 @@ start() {
   slurmrestd)
     # The socket is made in a folder that the user may write to.
     mkdir -p /cluster/run/rest && chown slurmrest /cluster/run/rest
-    launch slurmrestd slurmrest env SLURM_JWT=daemon SLURMRESTD_JSON=compact MALLOC_ARENA_MAX=2 \
-      slurmrestd -t 16 -s slurmctld,util "127.0.0.1:$REST_PORT" unix:/cluster/run/rest/sock
+    launch slurmrestd slurmrest env SLURM_JWT=daemon SLURMRESTD_DEBUG=error SLURMRESTD_JSON=compact MALLOC_ARENA_MAX=2 \
+      slurmrestd -t 16 -a rest_auth/jwt -s slurmctld,util "127.0.0.1:$REST_PORT" unix:/cluster/run/rest/sock
     ;;
   n*)
     mkdir -p "/cluster/slurmd/$1"

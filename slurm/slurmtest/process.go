@@ -104,7 +104,14 @@ func (c *Cluster) RunAs(t testing.TB, user string, argv ...string) string {
 func (c *Cluster) Kill(t testing.TB, daemon string) { c.signal(t, daemon, "KILL") }
 
 // Stop makes a daemon stand still until Continue.
-func (c *Cluster) Stop(t testing.TB, daemon string) { c.signal(t, daemon, "STOP") }
+func (c *Cluster) Stop(t testing.TB, daemon string) {
+	t.Helper()
+	c.signal(t, daemon, "STOP")
+	// The signal reaches a daemon's threads one after the other; each shows T when it stands.
+	c.Run(t, "bash", "-c", `for f in "/proc/$(cat "/cluster/run/$1.pid")/task/"*/status; do
+		until [[ $(<"$f") == *"State:"[[:space:]]"T"* ]]; do [ -e "$f" ] || break; done
+	done`, "stop", daemon)
+}
 
 // Continue ends a Stop.
 func (c *Cluster) Continue(t testing.TB, daemon string) { c.signal(t, daemon, "CONT") }
