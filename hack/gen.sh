@@ -11,3 +11,8 @@ tool controller-gen object paths=./api/... crd output:crd:dir=config/crd
 
 # REST client: types of each data parser version, from Slurm's own OpenAPI document.
 go generate ./slurm/rest/...
+
+# RBAC of the bridge's programs, from the markers beside their main functions.
+for program in bridge bridge-scheduler; do
+    tool controller-gen rbac:roleName="slurm-$program" paths="./cmd/$program/..." output:rbac:dir="config/rbac/$program"
+done

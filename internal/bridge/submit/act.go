@@ -78,11 +78,10 @@ func (s *Submitter) rejoin(ctx context.Context, step workload.Step) error {
 
 // refresh reads a job that a call has just changed, so that nobody has to wait for the next poll.
 func (s *Submitter) refresh(ctx context.Context, id uint32) error {
-	j, err := s.Slurm.Job(ctx, id)
-	if err != nil {
+	if _, err := s.View.RefreshJob(ctx, id); err != nil {
 		return fmt.Errorf("read Slurm job %d again: %w", id, err)
 	}
-	s.JobChanged(j, false)
+	s.JobChanged(id)
 	return nil
 }
 

@@ -29,14 +29,18 @@ type Slurm interface {
 	Submit(ctx context.Context, req slurm.JobRequest) (uint32, error)
 	UpdateJob(ctx context.Context, id uint32, req slurm.JobRequest) error
 	CancelJobs(ctx context.Context, ids ...uint32) error
-	Job(ctx context.Context, id uint32) (slurm.Job, error)
 }
 
 // View is the live view of Slurm that the submitter reads.
 type View interface {
 	Nodes() []slurm.Node
-	// SyncedSince tells whether all jobs were read, in a reading that began after a time.
-	SyncedSince(t time.Time) bool
+	Job(id uint32) (slurm.Job, bool)
+	// RefreshJob reads a job from Slurm now; false if Slurm doesn't know it.
+	RefreshJob(ctx context.Context, id uint32) (bool, error)
+	// Synced tells whether all jobs and nodes have been read at least once.
+	Synced() bool
+	// Generation counts the readings of jobs. One that began after a moment has ended when it has grown by two.
+	Generation() uint64
 }
 
 // Events records what happens to pods.
@@ -68,8 +72,9 @@ type Submitter struct {
 	queue workqueue.TypedRateLimitingInterface[workload.Key]
 
 	mu sync.Mutex
-	// uncertain are workloads whose last submission may or may not have reached Slurm, since when.
-	uncertain map[workload.Key]time.Time
+	// uncertain are workloads whose last submission may or may not have reached
+	// Slurm, with the generation of the view that will show it.
+	uncertain map[workload.Key]uint64
 	// blocked are workloads that no node suits now.
 	blocked map[workload.Key]bool
 	told    map[types.UID]told
@@ -82,7 +87,7 @@ func New(c Config) (*Submitter, error) {
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[workload.Key](100*time.Millisecond, time.Minute),
 			workqueue.TypedRateLimitingQueueConfig[workload.Key]{Name: "slurm_submit"}),
-		uncertain: map[workload.Key]time.Time{},
+		uncertain: map[workload.Key]uint64{},
 		blocked:   map[workload.Key]bool{},
 		told:      map[types.UID]told{},
 	}
@@ -127,20 +132,24 @@ func (s *Submitter) one(ctx context.Context) bool {
 	return true
 }
 
-// JobChanged tells of a job that is new or changed in Slurm, and of one that Slurm has forgotten.
-func (s *Submitter) JobChanged(j slurm.Job, gone bool) {
-	before, had := s.Index.Get(j.ID)
-	if gone {
-		s.Index.Drop(j.ID)
-	} else if !s.Index.Put(j) && !had {
-		return
+// JobChanged tells of a job that is new, changed or gone in Slurm.
+func (s *Submitter) JobChanged(id uint32) {
+	before, _ := s.Index.Get(id)
+	now, known := s.View.Job(id)
+	if known {
+		s.Index.Put(now)
+	} else {
+		s.Index.Drop(id)
 	}
-	for _, job := range []slurm.Job{before, j} {
-		if mark, ok := workload.Owned(job, s.Index.Cluster()); ok {
-			s.enqueueMark(job, mark)
+	for _, j := range []slurm.Job{before, now} {
+		if mark, ok := workload.Owned(j, s.Index.Cluster()); ok {
+			s.enqueueMark(j, mark)
 		}
 	}
 }
+
+// NodesChanged tells that Slurm has new or changed nodes: one may suit what no node suited.
+func (s *Submitter) NodesChanged() { s.retryBlocked() }
 
 func (s *Submitter) enqueueMark(j slurm.Job, mark workload.Mark) {
 	c, _ := workload.ParseComment(j)
@@ -182,9 +191,8 @@ func (s *Submitter) reconcile(ctx context.Context, key workload.Key) (time.Durat
 func (s *Submitter) unsure(key workload.Key) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	since := s.uncertain[key]
-	if !s.View.SyncedSince(since) {
-		return 500 * time.Millisecond
+	if !s.View.Synced() || s.View.Generation() < s.uncertain[key] {
+		return 200 * time.Millisecond
 	}
 	delete(s.uncertain, key)
 	return 0
@@ -193,7 +201,7 @@ func (s *Submitter) unsure(key workload.Key) time.Duration {
 func (s *Submitter) setUncertain(key workload.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.uncertain[key] = s.Now()
+	s.uncertain[key] = s.View.Generation() + 2
 }
 
 func (s *Submitter) setBlocked(key workload.Key, blocked bool) {

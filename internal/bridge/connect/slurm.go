@@ -1,0 +1,93 @@
+// Package connect joins the bridge's programs to their Slurm and Kubernetes clusters.
+package connect
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/slinky-hpc/slinky/slurm"
+	"github.com/slinky-hpc/slinky/slurm/cache"
+	"github.com/slinky-hpc/slinky/slurm/rest"
+)
+
+// Credentials say how the bridge proves to Slurm who it is.
+type Credentials struct {
+	// KeyFile holds the HS256 key of the Slurm cluster. With it, short tokens for User are made.
+	KeyFile string
+	User    string
+	// TokenFile holds a token, read again for each call; Token is one that never changes.
+	TokenFile, Token string
+}
+
+// CredentialsFrom fills in from the environment what flags left out.
+func CredentialsFrom(keyFile, user string, getenv func(string) string) Credentials {
+	return Credentials{KeyFile: keyFile, User: user, TokenFile: getenv("SLURM_JWT_FILE"), Token: getenv("SLURM_JWT")}
+}
+
+// Client returns a client of a slurmrestd.
+func Client(url string, c Credentials) (*rest.Client, error) {
+	tokens, err := c.tokens()
+	if err != nil {
+		return nil, err
+	}
+	return rest.New(rest.Config{URL: url, Tokens: tokens})
+}
+
+func (c Credentials) tokens() (rest.TokenSource, error) {
+	switch {
+	case c.KeyFile != "":
+		return rest.TokensFromKey(rest.KeyConfig{KeyFile: c.KeyFile, User: c.User})
+	case c.TokenFile != "":
+		return tokenFile(c.TokenFile), nil
+	case c.Token != "":
+		return rest.StaticToken(c.Token), nil
+	}
+	return nil, errors.New("no way to prove to Slurm who we are: set SLURM_JWT_FILE to the path of a token, " +
+		"or --slurm-jwt-key-file to that of the cluster's JWT key")
+}
+
+// tokenFile is a file with a token, or with the line SLURM_JWT=... that scontrol token prints.
+type tokenFile string
+
+// Token reads the file.
+func (f tokenFile) Token(context.Context) (string, error) {
+	text, err := os.ReadFile(string(f))
+	if err != nil {
+		return "", fmt.Errorf("token for Slurm: %w", err)
+	}
+	text = bytes.TrimPrefix(bytes.TrimSpace(text), []byte("SLURM_JWT="))
+	if len(text) == 0 {
+		return "", fmt.Errorf("token for Slurm: file %s is empty", string(f))
+	}
+	return string(text), nil
+}
+
+// pollJobs is how often the states of all jobs are read: it bounds how late the
+// end of a job, or the start of one that was queued, is seen.
+const pollJobs = 500 * time.Millisecond
+
+// View returns a live view of Slurm, which must be run.
+func View(client slurm.Client, l logr.Logger) *cache.Cache {
+	return cache.New(client, cache.Options{
+		Slow:    pollJobs,
+		OnError: func(err error) { l.Error(err, "Can't read Slurm's state; what is known stays") },
+	})
+}
+
+// ClusterID returns what tells this Kubernetes cluster from others for ever: the
+// UID of its kube-system namespace.
+func ClusterID(ctx context.Context, c kubernetes.Interface) (string, error) {
+	ns, err := c.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("read the namespace %s, whose UID identifies the cluster: %w", metav1.NamespaceSystem, err)
+	}
+	return string(ns.UID), nil
+}

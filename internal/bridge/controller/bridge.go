@@ -1,0 +1,225 @@
+package controller
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/slinky-hpc/slinky/internal/bridge/jobs"
+	"github.com/slinky-hpc/slinky/internal/plan/placement"
+	"github.com/slinky-hpc/slinky/internal/plan/workload"
+	"github.com/slinky-hpc/slinky/slurm"
+)
+
+// Slurm is what the controllers do there.
+type Slurm interface {
+	CancelJobs(ctx context.Context, ids ...uint32) error
+	CreateNode(ctx context.Context, n slurm.NodeCreate) error
+	UpdateNode(ctx context.Context, name string, u slurm.NodeUpdate) error
+	DeleteNode(ctx context.Context, name string) error
+}
+
+// View is the live view of Slurm that the controllers read.
+type View interface {
+	Job(id uint32) (slurm.Job, bool)
+	Node(name string) (slurm.Node, bool)
+	// RefreshJob and RefreshNode read one from Slurm now; false if Slurm doesn't know it.
+	RefreshJob(ctx context.Context, id uint32) (bool, error)
+	RefreshNode(ctx context.Context, name string) (bool, error)
+	// Synced tells whether jobs and nodes have been read whole at least once.
+	Synced() bool
+}
+
+// Events records what happens to objects.
+type Events interface {
+	Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any)
+}
+
+// Config is what the controllers need.
+type Config struct {
+	SchedulerName string
+	// TaintEffect of managed nodes; none for no taint.
+	TaintEffect corev1.TaintEffect
+	Slurm       Slurm
+	View        View
+	Index       *jobs.Index
+	// Client reads from the informers, Live from the API server.
+	Client client.Client
+	Live   client.Reader
+	Events Events
+	// NodeWorkers and PodWorkers are how many nodes, and pods and jobs, are handled at once.
+	NodeWorkers, PodWorkers int
+}
+
+// Bridge is the three controllers, and their ears for what changes in Slurm.
+type Bridge struct {
+	Config
+	pods  ear[types.NamespacedName]
+	jobs  ear[uint32]
+	nodes ear[string]
+}
+
+// ear passes keys from Slurm's changes to a controller's queue.
+type ear[K comparable] chan K
+
+func (e ear[K]) source() source.TypedSource[K] {
+	return source.TypedFunc[K](func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[K]) error {
+		go func() {
+			for {
+				select {
+				case key := <-e:
+					queue.Add(key)
+				case <-ctx.Done():
+					return
+				}
+			}
+		}()
+		return nil
+	})
+}
+
+func (e ear[K]) tell(ctx context.Context, key K) {
+	select {
+	case e <- key:
+	case <-ctx.Done():
+	}
+}
+
+// indexSlurmName finds Kubernetes nodes by their name in Slurm.
+const indexSlurmName = "slurmName"
+
+// Add adds the controllers to a manager.
+func Add(ctx context.Context, mgr manager.Manager, c Config) (*Bridge, error) {
+	b := &Bridge{
+		Config: c,
+		pods:   make(ear[types.NamespacedName]), jobs: make(ear[uint32]), nodes: make(ear[string]),
+	}
+	err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Node{}, indexSlurmName, func(o client.Object) []string {
+		return []string{placement.SlurmName(o.(*corev1.Node))}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := b.addPods(mgr); err != nil {
+		return nil, err
+	}
+	if err := b.addJobs(mgr); err != nil {
+		return nil, err
+	}
+	return b, b.addNodes(mgr)
+}
+
+// JobChanged tells of a job that is new, changed or gone in Slurm.
+func (b *Bridge) JobChanged(ctx context.Context, id uint32) {
+	j, known := b.View.Job(id)
+	if !known {
+		b.Index.Drop(id)
+		return
+	}
+	if !b.Index.Put(j) {
+		return
+	}
+	b.jobs.tell(ctx, j.ID)
+	if !j.States.JobEnded() {
+		return
+	}
+	c, _ := workload.ParseComment(j)
+	for _, name := range c.Pods {
+		b.pods.tell(ctx, podName(name))
+	}
+}
+
+// NodeChanged tells of a node that is new, changed or gone in Slurm.
+func (b *Bridge) NodeChanged(ctx context.Context, name string) { b.nodes.tell(ctx, name) }
+
+func (b *Bridge) addPods(mgr manager.Manager) error {
+	type key = types.NamespacedName
+	r := &podReaper{b}
+	return builder.TypedControllerManagedBy[key](mgr).Named("bridge-pods").
+		Watches(&corev1.Pod{}, b.onPods(func(pod *corev1.Pod, add func(key)) {
+			add(client.ObjectKeyFromObject(pod))
+		})).
+		WatchesRawSource(b.pods.source()).
+		WithOptions(controller.TypedOptions[key]{MaxConcurrentReconciles: max(b.PodWorkers, 1)}).
+		Complete(r)
+}
+
+func (b *Bridge) addJobs(mgr manager.Manager) error {
+	r := &jobReaper{b}
+	watch := handler.TypedFuncs[client.Object, uint32]{
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[client.Object], q workqueue.TypedRateLimitingInterface[uint32]) {
+			b.jobsOf(e.ObjectNew, q)
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[client.Object], q workqueue.TypedRateLimitingInterface[uint32]) {
+			b.jobsOf(e.Object, q)
+		},
+	}
+	return builder.TypedControllerManagedBy[uint32](mgr).Named("bridge-jobs").
+		Watches(&corev1.Pod{}, watch).
+		WatchesRawSource(b.jobs.source()).
+		WithOptions(controller.TypedOptions[uint32]{MaxConcurrentReconciles: max(b.PodWorkers, 1)}).
+		Complete(r)
+}
+
+// jobsOf queues the jobs that name a pod which has ended or is ending.
+func (b *Bridge) jobsOf(o client.Object, q workqueue.TypedRateLimitingInterface[uint32]) {
+	pod, ok := o.(*corev1.Pod)
+	if !ok || pod.Spec.SchedulerName != b.SchedulerName || workload.Live(pod) {
+		return
+	}
+	for _, j := range b.Index.Naming(pod.UID) {
+		q.Add(j.ID)
+	}
+}
+
+func (b *Bridge) onPods(queue func(*corev1.Pod, func(types.NamespacedName))) handler.TypedEventHandler[client.Object, types.NamespacedName] {
+	one := func(o client.Object, q workqueue.TypedRateLimitingInterface[types.NamespacedName]) {
+		if pod, ok := o.(*corev1.Pod); ok && pod.Spec.SchedulerName == b.SchedulerName {
+			queue(pod, q.Add)
+		}
+	}
+	return handler.TypedFuncs[client.Object, types.NamespacedName]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[client.Object], q workqueue.TypedRateLimitingInterface[types.NamespacedName]) {
+			one(e.Object, q)
+		},
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[client.Object], q workqueue.TypedRateLimitingInterface[types.NamespacedName]) {
+			one(e.ObjectNew, q)
+		},
+	}
+}
+
+func (b *Bridge) addNodes(mgr manager.Manager) error {
+	r := &nodeMirror{b}
+	one := func(o client.Object, q workqueue.TypedRateLimitingInterface[string]) {
+		if n, ok := o.(*corev1.Node); ok {
+			q.Add(placement.SlurmName(n))
+		}
+	}
+	watch := handler.TypedFuncs[client.Object, string]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[client.Object], q workqueue.TypedRateLimitingInterface[string]) {
+			one(e.Object, q)
+		},
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[client.Object], q workqueue.TypedRateLimitingInterface[string]) {
+			one(e.ObjectOld, q)
+			one(e.ObjectNew, q)
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[client.Object], q workqueue.TypedRateLimitingInterface[string]) {
+			one(e.Object, q)
+		},
+	}
+	return builder.TypedControllerManagedBy[string](mgr).Named("bridge-nodes").
+		Watches(&corev1.Node{}, watch).
+		WatchesRawSource(b.nodes.source()).
+		WithOptions(controller.TypedOptions[string]{MaxConcurrentReconciles: max(b.NodeWorkers, 1)}).
+		Complete(r)
+}

@@ -1,0 +1,130 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	restclient "k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/slinky-hpc/slinky/internal/bridge/config"
+	"github.com/slinky-hpc/slinky/internal/bridge/connect"
+	"github.com/slinky-hpc/slinky/internal/bridge/jobs"
+	"github.com/slinky-hpc/slinky/slurm/cache"
+)
+
+// leaseName is shared with the published controllers, so that the two never act at once.
+const leaseName = "69d5fe47.my.slinky.slurm.net"
+
+// Options of the controllers' process, from flags.
+type Options struct {
+	Config      config.Config
+	Credentials connect.Credentials
+	Kube        *restclient.Config
+	// MetricsAddress and ProbeAddress are where to listen; "0" for nowhere.
+	MetricsAddress, ProbeAddress string
+	LeaderElection               bool
+	// LeaderNamespace holds the lease; by default the namespace that the process runs in.
+	LeaderNamespace         string
+	NodeWorkers, PodWorkers int
+	Log                     logr.Logger
+}
+
+// Run runs the controllers until the context ends.
+func Run(ctx context.Context, o Options) error {
+	ctx = ctrl.LoggerInto(ctx, o.Log)
+	kube := restclient.CopyConfig(o.Kube)
+	kube.QPS = -1
+	clientset, err := kubernetes.NewForConfig(kube)
+	if err != nil {
+		return fmt.Errorf("client of Kubernetes: %w", err)
+	}
+	cluster, err := connect.ClusterID(ctx, clientset)
+	if err != nil {
+		return err
+	}
+	slurm, err := connect.Client(o.Config.SlurmRestAPI, o.Credentials)
+	if err != nil {
+		return err
+	}
+	view := connect.View(slurm, o.Log)
+	mgr, err := ctrl.NewManager(kube, ctrl.Options{
+		Logger:                        o.Log,
+		Metrics:                       metricsserver.Options{BindAddress: o.MetricsAddress},
+		HealthProbeBindAddress:        o.ProbeAddress,
+		LeaderElection:                o.LeaderElection,
+		LeaderElectionID:              leaseName,
+		LeaderElectionNamespace:       o.LeaderNamespace,
+		LeaderElectionReleaseOnCancel: true,
+	})
+	if err != nil {
+		return fmt.Errorf("set up the controllers: %w", err)
+	}
+	effect := corev1.TaintEffect(o.Config.ManagedNodeTaint)
+	if effect == config.TaintNone {
+		effect = ""
+	}
+	b, err := Add(ctx, mgr, Config{
+		SchedulerName: o.Config.SchedulerName, TaintEffect: effect,
+		Slurm: slurm, View: view, Index: jobs.NewIndex(cluster),
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("slurm-bridge"),
+		NodeWorkers: o.NodeWorkers, PodWorkers: o.PodWorkers,
+	})
+	if err != nil {
+		return fmt.Errorf("set up the controllers: %w", err)
+	}
+	if err := addProbes(mgr, view); err != nil {
+		return err
+	}
+	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return b.follow(ctx, view) })); err != nil {
+		return fmt.Errorf("set up the controllers: %w", err)
+	}
+	return mgr.Start(ctx)
+}
+
+// follow runs the view of Slurm and tells the controllers of its changes. It
+// begins when this process leads, so that one that stands by costs Slurm nothing.
+func (b *Bridge) follow(ctx context.Context, view *cache.Cache) error {
+	stop := view.Subscribe(func(e cache.Event) {
+		switch {
+		case e.Node != nil && e.Node.New != nil:
+			b.NodeChanged(ctx, e.Node.New.Name)
+		case e.Node != nil:
+			b.NodeChanged(ctx, e.Node.Old.Name)
+		case e.Job.New != nil:
+			b.JobChanged(ctx, e.Job.New.ID)
+		default:
+			b.JobChanged(ctx, e.Job.Old.ID)
+		}
+	})
+	defer stop()
+	view.Run(ctx)
+	return nil
+}
+
+// addProbes makes the process live while it runs. It is ready when Slurm has been
+// read, and stays so while Slurm is away: a restart would help nobody.
+func addProbes(mgr manager.Manager, view *cache.Cache) error {
+	return errors.Join(
+		mgr.AddHealthzCheck("ping", healthz.Ping),
+		mgr.AddReadyzCheck("slurm", func(*http.Request) error {
+			select {
+			case <-mgr.Elected():
+			default:
+				return nil
+			}
+			if !view.Synced() {
+				return errors.New("Slurm has not been read yet")
+			}
+			return nil
+		}),
+	)
+}

@@ -1,0 +1,120 @@
+package submit
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+
+	"github.com/slinky-hpc/slinky/internal/bridge/config"
+	"github.com/slinky-hpc/slinky/internal/bridge/connect"
+	"github.com/slinky-hpc/slinky/internal/bridge/jobs"
+	"github.com/slinky-hpc/slinky/internal/bridge/scheduler"
+	"github.com/slinky-hpc/slinky/internal/plan/workload"
+	"github.com/slinky-hpc/slinky/slurm/cache"
+)
+
+// Handle is what kube-scheduler gives its plugins, as far as the submitter needs it.
+type Handle interface {
+	KubeConfig() *restclient.Config
+	SharedInformerFactory() informers.SharedInformerFactory
+	EventRecorder() events.EventRecorderLogger
+	Activate(logger klog.Logger, pods map[string]*corev1.Pod)
+}
+
+// Options of a submitter, from flags.
+type Options struct {
+	Config      config.Config
+	Credentials connect.Credentials
+	Workers     int
+}
+
+// Start starts a submitter beside a scheduler and returns the plugin that it
+// feeds. It ends with the context. The scheduler starts the informers.
+func Start(ctx context.Context, h Handle, o Options) (*scheduler.Plugin, error) {
+	// The scheduler's own limits are for binding; the API server has its own for all.
+	kube := restclient.CopyConfig(h.KubeConfig())
+	kube.QPS = -1
+	client, err := kubernetes.NewForConfig(kube)
+	if err != nil {
+		return nil, fmt.Errorf("client of Kubernetes: %w", err)
+	}
+	owners, err := metadata.NewForConfig(kube)
+	if err != nil {
+		return nil, fmt.Errorf("client of Kubernetes' metadata: %w", err)
+	}
+	cluster, err := connect.ClusterID(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	sources, err := sourcesOf(h.SharedInformerFactory(), client)
+	if err != nil {
+		return nil, err
+	}
+	sources.Owners = NewMetadataOwners(owners, time.Now)
+	slurm, err := connect.Client(o.Config.SlurmRestAPI, o.Credentials)
+	if err != nil {
+		return nil, err
+	}
+	view := connect.View(slurm, klog.FromContext(ctx))
+	table := scheduler.NewTable()
+	s, err := New(Config{
+		SchedulerName: o.Config.SchedulerName,
+		Policy:        workload.Policy{Cluster: cluster, Partition: o.Config.Partition, MCSLabel: o.Config.MCSLabel},
+		Slurm:         slurm, View: view, Index: jobs.NewIndex(cluster), Table: table, Client: client,
+		Events: h.EventRecorder(), Sources: sources, Workers: o.Workers, Now: time.Now,
+		Activate: func(pods ...*corev1.Pod) {
+			byName := make(map[string]*corev1.Pod, len(pods))
+			for _, pod := range pods {
+				byName[pod.Namespace+"/"+pod.Name] = pod
+			}
+			h.Activate(klog.FromContext(ctx), byName)
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	stop := view.Subscribe(func(e cache.Event) {
+		switch {
+		case e.Node != nil:
+			s.NodesChanged()
+		case e.Job.New != nil:
+			s.JobChanged(e.Job.New.ID)
+		default:
+			s.JobChanged(e.Job.Old.ID)
+		}
+	})
+	context.AfterFunc(ctx, stop)
+	go view.Run(ctx)
+	go s.Run(ctx)
+	return scheduler.New(table), nil
+}
+
+// sourcesOf returns the informers, without those of an API that isn't served.
+func sourcesOf(f informers.SharedInformerFactory, client kubernetes.Interface) (Sources, error) {
+	s := Sources{
+		Pods: f.Core().V1().Pods(), Nodes: f.Core().V1().Nodes(), Jobs: f.Batch().V1().Jobs(),
+	}
+	list, err := client.Discovery().ServerResourcesForGroupVersion(schedulingv1beta1.SchemeGroupVersion.String())
+	if apierrors.IsNotFound(err) {
+		return s, nil
+	}
+	if err != nil {
+		return s, fmt.Errorf("ask whether the API server has PodGroups: %w", err)
+	}
+	for _, r := range list.APIResources {
+		if r.Name == "podgroups" {
+			s.PodGroups, s.Workloads = f.Scheduling().V1beta1().PodGroups(), f.Scheduling().V1beta1().Workloads()
+		}
+	}
+	return s, nil
+}
