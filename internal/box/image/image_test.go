@@ -40,7 +40,7 @@ func TestStaticImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := validate.Index(index); err != nil {
+	if err := validate.Index(index, validate.Fast); err != nil {
 		t.Error(err)
 	}
 	hash, err := v1.NewHash(img.Digest)
