@@ -16,3 +16,6 @@ go generate ./slurm/rest/...
 for program in bridge bridge-scheduler; do
     tool controller-gen rbac:roleName="slurm-$program" paths="./cmd/$program/..." output:rbac:dir="config/rbac/$program"
 done
+
+# RBAC of the operator, from the markers in its package.
+tool controller-gen rbac:roleName=slurm-operator paths=./internal/operator/... output:rbac:dir=config/rbac/operator

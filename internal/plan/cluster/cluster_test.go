@@ -154,19 +154,20 @@ func kinds(p Plan) string {
 }
 
 func TestControllerProblems(t *testing.T) {
-	const all = "Service Service ConfigMap StatefulSet"
+	const base = "Service PodDisruptionBudget Service Service ConfigMap"
+	const all = base + " StatefulSet"
 	cases := map[string]struct {
 		change func(*ControllerFacts)
 		kinds  string
 		want   []string
 	}{
-		"no slurm key": {func(f *ControllerFacts) { f.SlurmKey = nil }, "Service Service ConfigMap",
+		"no slurm key": {func(f *ControllerFacts) { f.SlurmKey = nil }, base,
 			[]string{`spec.slurmKeyRef: there is no key "slurm.key" in a Secret "slurm-auth-slurm" of namespace slurm: create it`}},
 		"no accounting": {func(f *ControllerFacts) { f.Controller.Spec.AccountingRef = &corev1.LocalObjectReference{Name: "x"} }, all,
 			[]string{`spec.accountingRef: there is no Accounting "x" in namespace slurm; the cluster runs without accounting until it exists`}},
 		"no config map": {func(f *ControllerFacts) {
 			f.Controller.Spec.ConfigFileRefs = []corev1.LocalObjectReference{{Name: "x"}}
-		}, "Service Service ConfigMap",
+		}, base,
 			[]string{`there is no ConfigMap "x" in namespace slurm, which spec refers to: create it`}},
 		"bad node set": {func(f *ControllerFacts) {
 			f.NodeSets = []v1beta1.NodeSet{nodeSet("a", "State=UP"), nodeSet("b", "MaxTime=1\nSlurmUser=root")}
@@ -179,7 +180,7 @@ func TestControllerProblems(t *testing.T) {
 			[]string{`NodeSet b is left out of slurm.conf: its name in Slurm, "a", is already that of NodeSet a: change spec.template.spec.hostname`}},
 		"bad extraConf": {func(f *ControllerFacts) { f.Controller.Spec.ExtraConf = "A=b\\" }, "",
 			[]string{`slurm.conf can't be written and stays as it was: extraConf: the last line ends with a backslash and would swallow the line after it: remove the backslash`}},
-		"bad container": {func(f *ControllerFacts) { f.Controller.Spec.Slurmctld = raw(`{"image":1}`) }, "Service Service ConfigMap",
+		"bad container": {func(f *ControllerFacts) { f.Controller.Spec.Slurmctld = raw(`{"image":1}`) }, base,
 			[]string{`spec.slurmctld: is no valid v1.Container: json: cannot unmarshal number into Go struct field Container.image of type string`}},
 	}
 	for name, tc := range cases {

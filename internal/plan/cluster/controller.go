@@ -44,6 +44,7 @@ func Controller(f ControllerFacts) Plan {
 		return plan
 	}
 	data := map[string]string{"slurm.conf": text}
+	plan.Objects = append(plan.Objects, f.workersService(), f.workersBudget())
 	if c.Spec.External {
 		plan.Objects = append(plan.Objects, f.configMap(data))
 		return plan

@@ -1,0 +1,43 @@
+package act
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// PatchStatus writes the difference between two states of one object's status, if there is any.
+func PatchStatus(ctx context.Context, c client.Client, before, after client.Object) error {
+	patch := client.MergeFrom(before)
+	data, err := patch.Data(after)
+	if err != nil {
+		return fmt.Errorf("compare status of %s: %w", after.GetName(), err)
+	}
+	if bytes.Equal(data, []byte("{}")) {
+		return nil
+	}
+	if err := c.Status().Patch(ctx, after, patch); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("patch status of %s: %w", after.GetName(), err)
+	}
+	return nil
+}
+
+// SetCondition sets one condition, keeping its transition time while its status stays.
+func SetCondition(conditions *[]metav1.Condition, generation int64, kind string, is bool, reason, message string) {
+	status := metav1.ConditionFalse
+	if is {
+		status = metav1.ConditionTrue
+	}
+	const longest = 32768
+	if len(message) > longest {
+		message = message[:longest]
+	}
+	meta.SetStatusCondition(conditions, metav1.Condition{
+		Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: generation,
+	})
+}

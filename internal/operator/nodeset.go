@@ -1,0 +1,246 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/slinky-hpc/slinky/api/v1beta1"
+	"github.com/slinky-hpc/slinky/internal/act"
+	"github.com/slinky-hpc/slinky/internal/plan/nodeset"
+)
+
+// slurmAge is how old Slurm's answer may be to act on it.
+const slurmAge = 20 * time.Second
+
+// nodeSetReconciler keeps worker pods and the state of their Slurm nodes.
+type nodeSetReconciler struct {
+	*shared
+	recorder events.EventRecorder
+}
+
+func (r *nodeSetReconciler) setup(mgr ctrl.Manager, slurmChanged chan event.GenericEvent) error {
+	ofController := func(ctx context.Context, o client.Object) ([]types.NamespacedName, error) {
+		return r.find(ctx, o.GetNamespace(), func(n *v1beta1.NodeSet) bool { return n.Spec.ControllerRef.Name == o.GetName() })
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		For(&v1beta1.NodeSet{}).
+		Owns(&corev1.Pod{}).
+		Watches(&v1beta1.Controller{}, requests(ofController)).
+		Watches(&corev1.Node{}, requests(r.onNode), builder.WithPredicates(cordonChanged())).
+		WatchesRawSource(source.Channel(slurmChanged, requests(ofController))).
+		WithOptions(controller.Options{MaxConcurrentReconciles: r.workers(v1beta1.KindNodeSet), ReconciliationTimeout: reconcileTimeout}).
+		Complete(r)
+}
+
+func (r *nodeSetReconciler) find(ctx context.Context, namespace string, match func(*v1beta1.NodeSet) bool) ([]types.NamespacedName, error) {
+	var list v1beta1.NodeSetList
+	if err := r.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("list NodeSets: %w", err)
+	}
+	var out []types.NamespacedName
+	for i := range list.Items {
+		if match(&list.Items[i]) {
+			out = append(out, client.ObjectKeyFromObject(&list.Items[i]))
+		}
+	}
+	return out, nil
+}
+
+// onNode finds the NodeSets with a pod on a Kubernetes node.
+func (r *nodeSetReconciler) onNode(ctx context.Context, o client.Object) ([]types.NamespacedName, error) {
+	var pods corev1.PodList
+	if err := r.List(ctx, &pods, client.MatchingLabels{v1beta1.LabelName: v1beta1.NameSlurmd}); err != nil {
+		return nil, fmt.Errorf("list worker pods: %w", err)
+	}
+	var out []types.NamespacedName
+	for i := range pods.Items {
+		owner := metav1.GetControllerOf(&pods.Items[i])
+		if pods.Items[i].Spec.NodeName == o.GetName() && owner != nil && owner.Kind == v1beta1.KindNodeSet {
+			out = append(out, types.NamespacedName{Namespace: pods.Items[i].Namespace, Name: owner.Name})
+		}
+	}
+	return out, nil
+}
+
+// cordonChanged lets through what changes the drains of workers.
+func cordonChanged() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		DeleteFunc:  func(event.DeleteEvent) bool { return true },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			old, ok := e.ObjectOld.(*corev1.Node)
+			now, alsoOk := e.ObjectNew.(*corev1.Node)
+			return ok && alsoOk && (old.Spec.Unschedulable != now.Spec.Unschedulable ||
+				old.Annotations[v1beta1.AnnotationNodeCordonReason] != now.Annotations[v1beta1.AnnotationNodeCordonReason])
+		},
+	}
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *nodeSetReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	n := &v1beta1.NodeSet{}
+	found, err := ignoreNotFound(r.Get(ctx, req.NamespacedName, n))
+	if !found || n.DeletionTimestamp != nil {
+		// The pods belong to the NodeSet: Kubernetes removes them with it.
+		return ctrl.Result{}, err
+	}
+	n.SetGroupVersionKind(v1beta1.GroupVersion.WithKind(v1beta1.KindNodeSet))
+	before := n.DeepCopy()
+
+	c := &v1beta1.Controller{}
+	key := types.NamespacedName{Namespace: n.Namespace, Name: n.Spec.ControllerRef.Name}
+	found, err = ignoreNotFound(r.Get(ctx, key, c))
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("read Controller %s: %w", key, err)
+	}
+	if !found {
+		return ctrl.Result{}, r.withoutController(ctx, before, n)
+	}
+	view := r.clusters.View(key, slurmAge)
+	facts, err := r.observe(ctx, n, c)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	facts.Slurm = nodeset.SlurmFacts{Known: view.Known, Why: view.Why, Nodes: view.Nodes}
+	plan := nodeset.Make(facts)
+	err = (&carrier{r, n, view}).carryOut(ctx, plan.Steps)
+
+	n.Status = plan.Status
+	report := reportOn(plan, view.Known, view.Why, err)
+	report.conditions(&n.Status.Conditions, n.Generation)
+	out, err := result(err, act.PatchStatus(ctx, r.Client, before, n))
+	out.RequeueAfter = plan.Again
+	return out, err
+}
+
+func (r *nodeSetReconciler) withoutController(ctx context.Context, before, n *v1beta1.NodeSet) error {
+	message := fmt.Sprintf("spec.controllerRef: there is no Controller %q in namespace %s: create it", n.Spec.ControllerRef.Name, n.Namespace)
+	if !hasProblem(n.Status.Conditions, message) {
+		r.recorder.Eventf(n, nil, corev1.EventTypeWarning, v1beta1.EventControllerRefFailed, "Reconcile", "%s", message)
+	}
+	report{message: message, problems: []problem{{v1beta1.ReasonReferenceNotFound, message}}}.conditions(&n.Status.Conditions, n.Generation)
+	return act.PatchStatus(ctx, r.Client, before, n)
+}
+
+func hasProblem(conditions []metav1.Condition, message string) bool {
+	for _, c := range conditions {
+		if c.Type == v1beta1.ConditionDegraded {
+			return c.Message == message
+		}
+	}
+	return false
+}
+
+func (r *nodeSetReconciler) observe(ctx context.Context, n *v1beta1.NodeSet, c *v1beta1.Controller) (nodeset.Facts, error) {
+	facts := nodeset.Facts{
+		NodeSet: n, Controller: c, Now: r.now(), Image: r.Images.Slurmd, ClusterDomain: r.ClusterDomain,
+		Claims: map[string]bool{}, Cordoned: map[string]string{},
+	}
+	selector := client.MatchingLabels(nodeset.Selector(n.Name))
+	var pods corev1.PodList
+	if err := r.List(ctx, &pods, client.InNamespace(n.Namespace), selector); err != nil {
+		return facts, fmt.Errorf("list pods of NodeSet %s/%s: %w", n.Namespace, n.Name, err)
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if !metav1.IsControlledBy(pod, n) {
+			continue
+		}
+		facts.Pods = append(facts.Pods, *pod)
+		if err := r.cordoned(ctx, pod.Spec.NodeName, facts.Cordoned); err != nil {
+			return facts, err
+		}
+	}
+	if len(n.Spec.VolumeClaimTemplates) == 0 {
+		return facts, nil
+	}
+	var claims corev1.PersistentVolumeClaimList
+	if err := r.List(ctx, &claims, client.InNamespace(n.Namespace), selector); err != nil {
+		return facts, fmt.Errorf("list claims of NodeSet %s/%s: %w", n.Namespace, n.Name, err)
+	}
+	for _, claim := range claims.Items {
+		facts.Claims[claim.Name] = true
+	}
+	return facts, nil
+}
+
+// cordoned adds a Kubernetes node to out if it is cordoned.
+func (r *nodeSetReconciler) cordoned(ctx context.Context, name string, out map[string]string) error {
+	if _, seen := out[name]; seen || name == "" {
+		return nil
+	}
+	var node corev1.Node
+	found, err := ignoreNotFound(r.Get(ctx, types.NamespacedName{Name: name}, &node))
+	if err != nil {
+		return fmt.Errorf("read Kubernetes node %s: %w", name, err)
+	}
+	if found && node.Spec.Unschedulable {
+		out[name] = printable(node.Annotations[v1beta1.AnnotationNodeCordonReason])
+	}
+	return nil
+}
+
+// printable makes a text fit for a Slurm reason.
+func printable(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return -1
+		}
+		return r
+	}, text)
+	if runes := []rune(text); len(runes) > 256 {
+		text = string(runes[:256])
+	}
+	return text
+}
+
+func reportOn(plan nodeset.Plan, slurmKnown bool, why string, err error) report {
+	s := plan.Status
+	out := report{err: err, ready: s.ReadyReplicas == s.Desired && s.Replicas == s.Desired && s.UpdatedReplicas == s.Desired}
+	for _, p := range plan.Problems {
+		out.problems = append(out.problems, problem{p.Reason, p.Message})
+	}
+	out.message = fmt.Sprintf("%d of %d workers are ready", s.ReadyReplicas, s.Desired)
+	var waits []string
+	for _, step := range plan.Steps {
+		if step.Action == nodeset.Wait || step.Action == nodeset.Drain {
+			waits = append(waits, step.String())
+			out.readyReason = v1beta1.ReasonWaitingForDrain
+		}
+	}
+	if len(waits) > 0 && !out.ready {
+		out.message += "; " + strings.Join(waits[:min(5, len(waits))], "; ")
+	} else {
+		out.readyReason = ""
+	}
+	if !slurmKnown {
+		out.message += "; the state of the Slurm nodes is not known: " + why
+	}
+	return out
+}
+
+// result ends a reconcile: an object on its way out is waited for, other errors are tried again.
+func result(errs ...error) (ctrl.Result, error) {
+	err := errors.Join(errs...)
+	if errors.Is(err, act.ErrDeleting) {
+		return ctrl.Result{RequeueAfter: time.Second}, nil
+	}
+	return ctrl.Result{}, err
+}
