@@ -153,10 +153,11 @@ func signalAll(alive map[int]process, sig syscall.Signal) {
 	}
 }
 
-// exitCode is what a shell would say; a program that dies of the SIGTERM that stopped the container has done as it was asked.
+// exitCode is what a shell would say, but a program that dies of the signal that stopped the container has done as it was asked.
+// That signal is SIGTERM, or the SIGUSR1 by which slurmdbd wakes its own threads to end, and of which it dies now and then.
 func exitCode(status syscall.WaitStatus, stopping bool) int {
 	switch {
-	case status.Signaled() && stopping && status.Signal() == syscall.SIGTERM:
+	case status.Signaled() && stopping && (status.Signal() == syscall.SIGTERM || status.Signal() == syscall.SIGUSR1):
 		return 0
 	case status.Signaled():
 		return 128 + int(status.Signal())

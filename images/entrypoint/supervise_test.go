@@ -136,9 +136,10 @@ func TestTermStopsTheContainer(t *testing.T) {
 		script string
 		want   int
 	}{
-		"clean end":     {"trap 'exit 0' TERM; echo ready; while :; do sleep 0.05; done", 0},
-		"default death": {"echo ready; exec sleep 1000", 0},
-		"failure":       {"trap 'exit 2' TERM; echo ready; while :; do sleep 0.05; done", 2},
+		"clean end":      {"trap 'exit 0' TERM; echo ready; while :; do sleep 0.05; done", 0},
+		"default death":  {"echo ready; exec sleep 1000", 0},
+		"its own signal": {"trap 'kill -USR1 $$' TERM; echo ready; while :; do sleep 0.05; done", 0},
+		"failure":        {"trap 'exit 2' TERM; echo ready; while :; do sleep 0.05; done", 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd, stdout, stderr := supervised(t, c.script)
