@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"slices"
 	"strings"
@@ -99,39 +100,44 @@ func (b *box) discard(args ...string) {
 	}
 }
 
-// A second Slurm cluster, made from custom resources alone, runs a job and goes
-// away without a trace.
+// A second Slurm cluster, made from the example's custom resources in another
+// namespace, runs a job over two nodes and goes away without a trace.
 func TestClusterFromCustomResources(t *testing.T) {
 	b := open(t, "e2e-cluster")
-	const sets = "controllers.slinky.slurm.net,nodesets.slinky.slurm.net,restapis.slinky.slurm.net"
 	b.wait("configmap/kube-root-ca.crt", "create") // Kubernetes' own, in every namespace
 	empty := b.kubectl("get", "-n", b.namespace, everything, "-o", "name")
 	for _, name := range []string{"slurm", "jwt"} {
-		b.kubectl("create", "secret", "generic", "-n", b.namespace, "story-"+name,
-			fmt.Sprintf("--from-literal=%s.key=%s", name, randomKey(t)))
+		b.kubectl("create", "secret", "generic", "-n", b.namespace, "slurm-auth-"+name,
+			fmt.Sprintf("--from-literal=%s.key=%s", name, rand.Text()+rand.Text()))
 	}
-	b.apply(clusterManifest)
-	b.wait("pod/story-controller-0", "create")
-	b.wait("pod/story-controller-0", "condition=Ready")
-	b.wait("pod/story-worker-0", "create")
-	b.wait("pod/story-worker-0", "condition=Ready")
-	b.wait("deployment/story-restapi", "condition=Available")
+	_, manifest, ok := strings.Cut(example(t, "slurm-cluster/cluster.yaml"), "\n---\n") // the first object is the namespace
+	if !ok {
+		t.Fatal("the example's manifest is not several objects")
+	}
+	manifest = strings.ReplaceAll(manifest, "namespace: slurm\n", "namespace: "+b.namespace+"\n")
+	b.apply(manifest)
+	for _, pod := range []string{"pod/slurm-controller-0", "pod/cpu-0", "pod/cpu-1"} {
+		b.wait(pod, "create")
+		b.wait(pod, "condition=Ready")
+	}
+	b.wait("deployment/slurm-restapi", "condition=Available")
 	slurm := func(args ...string) []string {
-		return append([]string{"kubectl", "exec", "-n", b.namespace, "story-controller-0", "-c", "slurmctld", "--"}, args...)
+		return append([]string{"kubectl", "exec", "-n", b.namespace, "slurm-controller-0", "-c", "slurmctld", "--"}, args...)
 	}
-	b.until("the worker is idle", func(ctx context.Context) error {
-		out, err := b.run(ctx, "", slurm("sinfo", "--noheader", "--Node", "--format", "%N %t")...)
-		if err == nil && strings.TrimSpace(out) != "story-worker-0 idle" {
+	b.until("both workers are idle", func(ctx context.Context) error {
+		out, err := b.run(ctx, "", slurm("sinfo", "--noheader", "--Node", "--partition=cpu", "--format", "%N %t")...)
+		if err == nil && strings.Join(strings.Fields(out), " ") != "cpu-0 idle cpu-1 idle" {
 			err = fmt.Errorf("sinfo says %q", out)
 		}
 		return err
 	})
-	if got := b.must("", slurm("srun", "hostname")...); got != "story-worker-0\n" {
-		t.Errorf("srun hostname says %q", got)
+	ran := strings.Fields(b.must("", slurm("srun", "--nodes=2", "--ntasks-per-node=1", "hostname")...))
+	if d := cmp.Diff([]string{"cpu-0", "cpu-1"}, slices.Sorted(slices.Values(ran))); d != "" {
+		t.Errorf("srun over two nodes (-want +got):\n%s", d)
 	}
-	b.kubectl("delete", "-n", b.namespace, sets, "--all", "--wait", "--timeout="+patience.String())
+	b.must(manifest, "kubectl", "delete", "--wait", "--timeout="+patience.String(), "-f", "-")
 	b.kubectl("wait", "-n", b.namespace, "pod", "--all", "--for=delete", "--timeout="+patience.String())
-	b.kubectl("delete", "-n", b.namespace, "secret", "story-slurm", "story-jwt")
+	b.kubectl("delete", "-n", b.namespace, "secret", "slurm-auth-slurm", "slurm-auth-jwt")
 	b.until("nothing is left of the cluster", func(ctx context.Context) error {
 		left, err := b.run(ctx, "", "kubectl", "get", "-n", b.namespace, everything, "-o", "name")
 		if err == nil {
@@ -145,30 +151,3 @@ func TestClusterFromCustomResources(t *testing.T) {
 
 // everything that the operator may make for a cluster. Volumes hold users' data and outlive it.
 const everything = "pods,services,configmaps,secrets,statefulsets,deployments,replicasets,poddisruptionbudgets,controllerrevisions"
-
-const clusterManifest = `
-apiVersion: slinky.slurm.net/v1beta1
-kind: Controller
-metadata: {name: story}
-spec:
-  slurmKeyRef: {name: story-slurm, key: slurm.key}
-  jwtKeyRef: {name: story-jwt, key: jwt.key}
-  slurmctld: {image: "ghcr.io/slinky-hpc/slurmctld:26.05-debian"}
-  persistence: {enabled: false}
----
-apiVersion: slinky.slurm.net/v1beta1
-kind: RestApi
-metadata: {name: story}
-spec:
-  controllerRef: {name: story}
-  slurmrestd: {image: "ghcr.io/slinky-hpc/slurmrestd:26.05-debian"}
----
-apiVersion: slinky.slurm.net/v1beta1
-kind: NodeSet
-metadata: {name: story-worker}
-spec:
-  controllerRef: {name: story}
-  replicas: 1
-  slurmd: {image: "ghcr.io/slinky-hpc/slurmd:26.05-debian"}
-  partition: {enabled: true, config: "Default=YES State=UP"}
-`
