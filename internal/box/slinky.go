@@ -18,7 +18,7 @@ const (
 	// bridgeJWTSecret is the bridge's copy: a Secret can't be read across namespaces.
 	bridgeJWTSecret = "slurm-jwt"
 
-	bridgePartition = "bridge"
+	bridgePartition = "slurm-bridge"
 )
 
 // installSlinky puts the operator, the bridge and a Slurm cluster on the box.
@@ -50,7 +50,7 @@ func (b *Box) installSlinky(ctx context.Context, nodes int) error {
 
 func (b *Box) applyFolder(ctx context.Context, dir string) error {
 	_, err := b.kubectl(ctx, nil, "apply", "--server-side", "--force-conflicts", "--field-manager", "slinky-box",
-		"--filename", filepath.Join(b.Source, dir))
+		"--recursive", "--filename", filepath.Join(b.Source, dir))
 	return err
 }
 
