@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/slinky-hpc/slinky/internal/bridge/config"
 	"github.com/slinky-hpc/slinky/internal/bridge/connect"
@@ -17,31 +18,40 @@ import (
 	"github.com/slinky-hpc/slinky/internal/bridge/submit"
 )
 
+// flags are the bridge's own.
+type flags struct {
+	config, keyFile, user string
+	workers               int
+}
+
 // newCommand returns kube-scheduler's command with the plugin and the bridge's flags.
 func newCommand(getenv func(string) string) *cobra.Command {
-	var path, keyFile, user string
-	workers := 4
-	factory := func(ctx context.Context, _ runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
-		c, err := config.Read(os.DirFS("/"), strings.TrimPrefix(path, "/"))
+	var f flags
+	cmd := app.NewSchedulerCommand(app.WithPlugin(scheduler.Name, f.plugin(getenv)))
+	cmd.Use = "bridge-scheduler"
+	cmd.Short = "Bind pods to the nodes that Slurm chooses for them"
+	set := cmd.Flags()
+	set.StringVar(&f.config, "bridge-config", config.DefaultPath, "The bridge's configuration file, by its absolute path.")
+	set.StringVar(&f.keyFile, "slurm-jwt-key-file", "", "A file with the Slurm cluster's JWT key (HS256), to make tokens with. "+
+		"Without it, SLURM_JWT_FILE names a file with a token.")
+	set.StringVar(&f.user, "slurm-user", "slurm", "The Slurm user that tokens made from the key are for.")
+	set.IntVar(&f.workers, "submit-workers", 4, "How many workloads are submitted to Slurm at once.")
+	return cmd
+}
+
+// plugin returns what makes the plugin once the flags are known, with the submitter beside it.
+func (f *flags) plugin(getenv func(string) string) frameworkruntime.PluginFactory {
+	return func(ctx context.Context, _ runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+		c, err := config.Read(os.DirFS("/"), strings.TrimPrefix(f.config, "/"))
 		if err != nil {
 			return nil, err
 		}
 		plugin, err := submit.Start(ctx, h, submit.Options{
-			Config: c, Credentials: connect.CredentialsFrom(keyFile, user, getenv), Workers: workers,
+			Config: c, Credentials: connect.CredentialsFrom(f.keyFile, f.user, getenv), Workers: f.workers,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("start the bridge: %w", err)
 		}
 		return plugin, nil
 	}
-	cmd := app.NewSchedulerCommand(app.WithPlugin(scheduler.Name, factory))
-	cmd.Use = "bridge-scheduler"
-	cmd.Short = "Bind pods to the nodes that Slurm chooses for them"
-	f := cmd.Flags()
-	f.StringVar(&path, "bridge-config", config.DefaultPath, "The bridge's configuration file, by its absolute path.")
-	f.StringVar(&keyFile, "slurm-jwt-key-file", "", "A file with the Slurm cluster's JWT key (HS256), to make tokens with. "+
-		"Without it, SLURM_JWT_FILE names a file with a token.")
-	f.StringVar(&user, "slurm-user", "slurm", "The Slurm user that tokens made from the key are for.")
-	f.IntVar(&workers, "submit-workers", workers, "How many workloads are submitted to Slurm at once.")
-	return cmd
 }

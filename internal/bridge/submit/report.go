@@ -19,8 +19,15 @@ import (
 // fieldManager owns the fields that the bridge writes to pods.
 const fieldManager = "slurm-bridge"
 
-// refreshEvery is how often a text whose reason stays the same is written again.
-const refreshEvery = 30 * time.Second
+// refreshEvery is how often a text is written again while its reason stays the
+// same. A job's expected start moves all the time, and a group counts its members
+// one by one: neither may become a stream of writes.
+func refreshEvery(reason string) time.Duration {
+	if reason == reasonQueued {
+		return 30 * time.Second
+	}
+	return 3 * time.Second
+}
 
 // held is why a pod waits: one word, and a sentence for its owner.
 type held struct {
@@ -63,7 +70,7 @@ func (s *Submitter) hold(ctx context.Context, pods []*corev1.Pod, h held) (time.
 			if last.text == h.text {
 				continue
 			}
-			if wait := last.at.Add(refreshEvery).Sub(s.Now()); wait > 0 {
+			if wait := last.at.Add(refreshEvery(h.reason)).Sub(s.Now()); wait > 0 {
 				again = wait
 				continue
 			}

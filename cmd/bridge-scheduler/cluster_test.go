@@ -1,0 +1,346 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/testr"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slinky-hpc/slinky/api/v1beta1"
+	"github.com/slinky-hpc/slinky/internal/bridge/config"
+	"github.com/slinky-hpc/slinky/internal/bridge/connect"
+	"github.com/slinky-hpc/slinky/internal/bridge/controller"
+	"github.com/slinky-hpc/slinky/internal/bridge/scheduler"
+	"github.com/slinky-hpc/slinky/slurm"
+	"github.com/slinky-hpc/slinky/slurm/rest"
+	"github.com/slinky-hpc/slinky/slurm/slurmtest"
+)
+
+const namespace = "default"
+
+// world is a real API server and a real Slurm with the whole bridge between them.
+// The test itself plays the kubelet.
+type world struct {
+	t     *testing.T
+	kube  kubernetes.Interface
+	slurm *rest.Client
+}
+
+func newWorld(t *testing.T) *world {
+	if os.Getenv("SLINKY_TEST_APISERVER") != "1" {
+		t.Skip("needs a real API server: set SLINKY_TEST_APISERVER=1 to run it")
+	}
+	cluster := slurmtest.Start(t, slurmtest.Options{})
+	env := &envtest.Environment{}
+	env.ControlPlane.GetAPIServer().Configure().
+		Append("feature-gates", "GenericWorkload=true").
+		Append("runtime-config", "scheduling.k8s.io/v1beta1=true")
+	admin, err := env.Start()
+	if err != nil {
+		t.Fatalf("start an API server: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := env.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	admin.QPS = -1
+	w := &world{t: t, kube: kubernetes.NewForConfigOrDie(admin), slurm: cluster.Client(t, "root")}
+	for i := range 3 {
+		w.addNode(fmt.Sprintf("w%d", i+1))
+	}
+	// The programs end before the servers do: cleanups run in reverse.
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	settings := config.Config{
+		SchedulerName: config.DefaultSchedulerName, SlurmRestAPI: cluster.URL, Partition: "ext",
+		ManagedNodeTaint: string(corev1.TaintEffectNoExecute),
+	}
+	w.startControllers(ctx, w.as(env, admin, "slurm-bridge", "bridge"), settings, cluster.KeyFile)
+	w.startScheduler(ctx, w.as(env, admin, "slurm-bridge-scheduler", "bridge-scheduler"), settings, cluster.KeyFile)
+	return w
+}
+
+// as returns the access of a user who has just the role that is generated for a program.
+func (w *world) as(env *envtest.Environment, admin *restclient.Config, role, dir string) *envtest.AuthenticatedUser {
+	w.t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "config", "rbac", dir, "role.yaml"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var r rbacv1.ClusterRole
+	if err := yaml.UnmarshalStrict(text, &r); err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := w.kube.RbacV1().ClusterRoles().Create(w.t.Context(), &r, metav1.CreateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+	_, err = w.kube.RbacV1().ClusterRoleBindings().Create(w.t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: r.Name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: role}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	user, err := env.AddUser(envtest.User{Name: role}, admin)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return user
+}
+
+func (w *world) startControllers(ctx context.Context, user *envtest.AuthenticatedUser, c config.Config, keyFile string) {
+	done := make(chan error, 1)
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		done <- controller.Run(ctx, controller.Options{
+			Config: c, Credentials: connect.Credentials{KeyFile: keyFile, User: "slurm"}, Kube: user.Config(),
+			MetricsAddress: "0", ProbeAddress: "0", NodeWorkers: 4, PodWorkers: 4, Log: testr.New(w.t),
+		})
+	}()
+	w.t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.t.Errorf("controllers: %v", err)
+		}
+	})
+}
+
+// startScheduler runs kube-scheduler as the command does, but so that it can be stopped.
+func (w *world) startScheduler(ctx context.Context, user *envtest.AuthenticatedUser, c config.Config, keyFile string) {
+	w.t.Helper()
+	dir := w.t.TempDir()
+	kubeconfig, err := user.KubeConfig()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	bridge, err := yaml.Marshal(c)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.write(dir, "kubeconfig", string(kubeconfig))
+	w.write(dir, "bridge.yaml", string(bridge))
+	w.write(dir, "scheduler.yaml", w.profile(filepath.Join(dir, "kubeconfig")))
+	f := flags{config: filepath.Join(dir, "bridge.yaml"), keyFile: keyFile, user: "slurm", workers: 4}
+	o := options.NewOptions()
+	if err := o.Flags.FlagSet("misc").Set("config", filepath.Join(dir, "scheduler.yaml")); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := o.Flags.FlagSet("secure serving").Set("secure-port", "0"); err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	cc, sched, err := app.Setup(ctx, o, app.WithPlugin(scheduler.Name, f.plugin(func(string) string { return "" })))
+	if err != nil {
+		w.t.Fatalf("set up the scheduler: %v", err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		// It always returns an error, also when it was asked to end.
+		_ = app.Run(ctx, cc, sched)
+	}()
+	w.t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+}
+
+// profile returns the scheduler's configuration as it is installed.
+func (w *world) profile(kubeconfig string) string {
+	w.t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "config", "bridge", "config.yaml"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, doc := range strings.Split(string(text), "\n---\n") {
+		var m corev1.ConfigMap
+		if err := yaml.Unmarshal([]byte(doc), &m); err == nil && m.Data["scheduler-config.yaml"] != "" {
+			return strings.Replace(m.Data["scheduler-config.yaml"], "clientConnection:",
+				"clientConnection:\n  kubeconfig: "+kubeconfig, 1)
+		}
+	}
+	w.t.Fatal("config/bridge/config.yaml has no scheduler-config.yaml")
+	return ""
+}
+
+func (w *world) write(dir, name, text string) {
+	w.t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// addNode adds a ready node of 4 CPUs that asks to be external in partition ext.
+func (w *world) addNode(name string) {
+	w.t.Helper()
+	ctx, nodes := w.t.Context(), w.kube.CoreV1().Nodes()
+	n, err := nodes.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Labels: map[string]string{v1beta1.LabelExternalNode: "", corev1.LabelHostname: name},
+		Annotations: map[string]string{v1beta1.AnnotationExternalNodePartitions: "ext"},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	n.Spec.Taints = nil // nobody else here takes away the taint of a node that is not ready
+	if n, err = nodes.Update(ctx, n, metav1.UpdateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+	n.Status = corev1.NodeStatus{
+		Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}},
+		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		Allocatable: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi"),
+			corev1.ResourcePods: resource.MustParse("110"),
+		},
+	}
+	n.Status.Capacity = n.Status.Allocatable
+	if _, err := nodes.UpdateStatus(ctx, n, metav1.UpdateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// pod creates a pod of the bridge. change may be nil.
+func (w *world) pod(name string, change func(*corev1.Pod)) *corev1.Pod {
+	w.t.Helper()
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Annotations: map[string]string{}},
+		Spec: corev1.PodSpec{
+			SchedulerName: config.DefaultSchedulerName,
+			Containers: []corev1.Container{{
+				Name: "main", Image: "none",
+				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+					corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("64Mi"),
+				}},
+			}},
+		},
+	}
+	if change != nil {
+		change(p)
+	}
+	p, err := w.kube.CoreV1().Pods(namespace).Create(w.t.Context(), p, metav1.CreateOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return p
+}
+
+var errWait = errors.New("not yet")
+
+// eventually waits until check returns nil, and fails the test if it doesn't.
+func (w *world) eventually(t *testing.T, what string, check func() error) {
+	t.Helper()
+	deadline := time.NewTimer(20 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+}
+
+func (w *world) get(name string) (*corev1.Pod, error) {
+	return w.kube.CoreV1().Pods(namespace).Get(w.t.Context(), name, metav1.GetOptions{})
+}
+
+// bound waits until a pod has a node and returns the pod.
+func (w *world) bound(t *testing.T, name string) *corev1.Pod {
+	t.Helper()
+	var pod *corev1.Pod
+	w.eventually(t, "pod "+name+" is bound", func() error {
+		var err error
+		if pod, err = w.get(name); err == nil && pod.Spec.NodeName == "" {
+			err = fmt.Errorf("%w: conditions %+v", errWait, pod.Status.Conditions)
+		}
+		return err
+	})
+	return pod
+}
+
+// held waits until a pod says that it waits for a reason, and returns the sentence.
+func (w *world) held(t *testing.T, name, reason string) string {
+	t.Helper()
+	var text string
+	w.eventually(t, "pod "+name+" waits for "+reason, func() error {
+		pod, err := w.get(name)
+		if err != nil {
+			return err
+		}
+		for _, c := range pod.Status.Conditions {
+			if c.Type == v1beta1.ConditionSlurmScheduled && c.Status == corev1.ConditionFalse && c.Reason == reason {
+				text = c.Message
+				return nil
+			}
+		}
+		return fmt.Errorf("%w: conditions %+v", errWait, pod.Status.Conditions)
+	})
+	return text
+}
+
+func (w *world) job(t *testing.T, pod *corev1.Pod) slurm.Job {
+	t.Helper()
+	id, err := strconv.ParseUint(pod.Labels[v1beta1.LabelJobID], 10, 32)
+	if err != nil {
+		t.Fatalf("pod %s names no job: %v", pod.Name, err)
+	}
+	j, err := w.slurm.Job(t.Context(), uint32(id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+func (w *world) jobEnds(t *testing.T, id uint32) {
+	t.Helper()
+	w.eventually(t, fmt.Sprintf("job %d ends", id), func() error {
+		j, err := w.slurm.Job(t.Context(), id)
+		if err == nil && !j.States.JobEnded() {
+			err = fmt.Errorf("%w: %s", errWait, j.States)
+		}
+		return err
+	})
+}
+
+// kubelet says how a pod is, as its kubelet would.
+func (w *world) kubelet(t *testing.T, name string, phase corev1.PodPhase) {
+	t.Helper()
+	patch := fmt.Sprintf(`{"status":{"phase":%q}}`, phase)
+	_, err := w.kube.CoreV1().Pods(namespace).Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) remove(t *testing.T, name string) {
+	t.Helper()
+	if err := w.kube.CoreV1().Pods(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
