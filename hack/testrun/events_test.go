@@ -80,6 +80,19 @@ func TestSkipInItsOwnStageFails(t *testing.T) {
 	}
 }
 
+func TestSkipOfWhatIsSetIsNotLeftToLater(t *testing.T) {
+	asks := func(name string) result {
+		return result{outcome: later, output: "set SLINKY_TEST_" + name + "=1 to run this"}
+	}
+	got := refuseSet([]result{asks("APISERVER"), asks("SLURM")}, []string{"KUBEBUILDER_ASSETS=/x", "SLINKY_TEST_APISERVER=1"})
+	if got[0].outcome != skipped {
+		t.Errorf("a test skips for want of what is set, and its outcome is %q", got[0].outcome)
+	}
+	if got[1].outcome != later {
+		t.Errorf("a test that asks for a later stage too has outcome %q, want %q", got[1].outcome, later)
+	}
+}
+
 func TestSettleLater(t *testing.T) {
 	left := result{id: id{"m/a", "TestServer/sub"}, outcome: later}
 	ran := result{id: id{"m/a", "TestServer/other"}, outcome: passed}

@@ -46,11 +46,11 @@ func apiserver(ctx context.Context, r *runner) []result {
 	}
 	lines := strings.Split(strings.TrimSpace(stdout.String()), "\n")
 	assets := lines[len(lines)-1]
-	return r.gated(ctx, "apiserver", "SLINKY_TEST_APISERVER", []string{"KUBEBUILDER_ASSETS=" + assets})
+	return r.gated(ctx, "apiserver", "SLINKY_TEST_APISERVER", "KUBEBUILDER_ASSETS="+assets)
 }
 
 func realSlurm(ctx context.Context, r *runner) []result {
-	return r.gated(ctx, "slurm", "SLINKY_TEST_SLURM", nil)
+	return r.gated(ctx, "slurm", "SLINKY_TEST_SLURM")
 }
 
 const boxName = "test"

@@ -25,6 +25,8 @@ type runner struct {
 	left map[string][]id
 	// looked is set once left is filled.
 	looked bool
+	// set are the variables of the stages so far: some tests need the surroundings of two.
+	set []string
 }
 
 // heartbeat is how often a long command shows that it still runs.
@@ -115,8 +117,9 @@ func (r *runner) goTest(ctx context.Context, log string, stories bool, env []str
 	return results
 }
 
-// gated runs the tests that the unit stage left to the stage of this variable.
-func (r *runner) gated(ctx context.Context, log, wants string, env []string) []result {
+// gated runs the tests that were left to the stage of this variable.
+func (r *runner) gated(ctx context.Context, log, wants string, env ...string) []result {
+	r.set = append(append(r.set, env...), wants+"=1")
 	if !r.looked {
 		fmt.Fprintln(r.out, "  looking for the tests that need this stage")
 		quiet := *r
@@ -135,16 +138,31 @@ func (r *runner) gated(ctx context.Context, log, wants string, env []string) []r
 	slices.Sort(packages)
 	slices.Sort(names)
 	args := []string{"-count=1", "-timeout=15m", "-run=^(" + strings.Join(slices.Compact(names), "|") + ")$"}
-	results := r.goTest(ctx, log, false, append(env, wants+"=1"), append(args, slices.Compact(packages)...)...)
+	results := r.goTest(ctx, log, false, r.set, append(args, slices.Compact(packages)...)...)
 	// A test of the same name in another of these packages has run before.
-	return slices.DeleteFunc(results, func(t result) bool {
+	results = slices.DeleteFunc(results, func(t result) bool {
 		return t.outcome != failed && !slices.Contains(tests, t.top())
 	})
+	results = refuseSet(results, r.set)
+	r.look(results)
+	return results
+}
+
+// refuseSet turns skips that ask for a variable which was set into plain ones.
+func refuseSet(results []result, set []string) []result {
+	for i, t := range results {
+		if t.outcome == later && slices.Contains(set, variable(t.output)+"=1") {
+			results[i].outcome = skipped
+		}
+	}
+	return results
 }
 
 // look notes which tests are left to other stages.
 func (r *runner) look(results []result) {
-	r.left, r.looked = map[string][]id{}, true
+	if !r.looked {
+		r.left, r.looked = map[string][]id{}, true
+	}
 	for _, t := range results {
 		if t.outcome != later {
 			continue

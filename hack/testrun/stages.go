@@ -104,10 +104,12 @@ func settleLater(reports []report, full bool) []report {
 
 // variable finds the name of the stage's variable in the reason of a skip.
 func variable(output string) string {
+	found := ""
 	for _, s := range stages() {
+		// Of two, the later stage has both.
 		if s.wants != "" && strings.Contains(output, s.wants) {
-			return s.wants
+			found = s.wants
 		}
 	}
-	return ""
+	return found
 }
