@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -68,25 +69,43 @@ func (a *Applier) Apply(ctx context.Context, owner, desired client.Object) error
 	if live == nil {
 		a.Recorder.Eventf(owner, nil, corev1.EventTypeNormal, v1beta1.EventCreateSucceeded, "Create", "Created %s", id)
 	}
-	a.remember(id, [2]string{want, fingerprint(u)})
+	// The answer is read into the same type as the next look at the live object is: the
+	// two are compared.
+	now, err := a.typed(u.GroupVersionKind())
+	if err == nil {
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, now)
+	}
+	if err != nil {
+		return fmt.Errorf("read %s as it was applied: %w", id, err)
+	}
+	a.remember(id, [2]string{want, fingerprint(now)})
 	return nil
 }
 
 // live returns the object as it is, nil where there is none.
 func (a *Applier) live(ctx context.Context, desired client.Object) (client.Object, error) {
-	empty, err := a.Client.Scheme().New(desired.GetObjectKind().GroupVersionKind())
+	live, err := a.typed(desired.GetObjectKind().GroupVersionKind())
 	if err != nil {
 		return nil, err
-	}
-	live, ok := empty.(client.Object)
-	if !ok {
-		return nil, fmt.Errorf("%T is no object", empty)
 	}
 	err = a.Client.Get(ctx, client.ObjectKeyFromObject(desired), live)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	return live, err
+}
+
+// typed returns an empty object of a kind.
+func (a *Applier) typed(kind schema.GroupVersionKind) (client.Object, error) {
+	empty, err := a.Client.Scheme().New(kind)
+	if err != nil {
+		return nil, err
+	}
+	o, ok := empty.(client.Object)
+	if !ok {
+		return nil, fmt.Errorf("%T is no object", empty)
+	}
+	return o, nil
 }
 
 // mayChange keeps from overwriting what somebody else made under the same name.
@@ -113,15 +132,6 @@ func (a *Applier) remember(id string, state [2]string) {
 		a.applied = map[string][2]string{}
 	}
 	a.applied[id] = state
-}
-
-// Forget drops what is remembered about a namespace's objects with these names.
-func (a *Applier) Forget(objects ...client.Object) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, o := range objects {
-		delete(a.applied, describe(o))
-	}
 }
 
 func describe(o client.Object) string {
@@ -170,6 +180,7 @@ func fingerprint(o client.Object) string {
 	reduced := map[string]any{
 		"labels": o.GetLabels(), "annotations": o.GetAnnotations(), "owners": o.GetOwnerReferences(), "uid": o.GetUID(),
 	}
+	dropNestedTypes(content)
 	for key, value := range content {
 		if key != "status" && key != "metadata" && key != "kind" && key != "apiVersion" {
 			reduced[key] = value
@@ -177,6 +188,23 @@ func fingerprint(o client.Object) string {
 	}
 	dropEmpty(reduced)
 	return hash(reduced)
+}
+
+// dropNestedTypes removes the types of claim templates: they are there or not, depending on
+// the encoding by which an object was read.
+func dropNestedTypes(content map[string]any) {
+	templates, _, _ := unstructured.NestedSlice(content, "spec", "volumeClaimTemplates")
+	if templates == nil {
+		return
+	}
+	for _, item := range templates {
+		if m, ok := item.(map[string]any); ok {
+			delete(m, "kind")
+			delete(m, "apiVersion")
+		}
+	}
+	// It is the place that it was read from.
+	_ = unstructured.SetNestedSlice(content, templates, "spec", "volumeClaimTemplates")
 }
 
 func hash(content map[string]any) string {

@@ -258,7 +258,6 @@ func (f ControllerFacts) statefulSet(data map[string]string) (*appsv1.StatefulSe
 	}
 	if p := c.Spec.Persistence; p != nil && (p.Enabled == nil || *p.Enabled) && p.ExistingClaim == "" {
 		s.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{
-			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
 			ObjectMeta: metav1.ObjectMeta{Name: volumeState}, Spec: withClaimDefaults(p.PersistentVolumeClaimSpec),
 		}}
 	}
