@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -15,8 +16,12 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	if err := cli.New(os.Environ()).ExecuteContext(ctx); err != nil {
+	err := cli.New(os.Environ()).ExecuteContext(ctx)
+	if ended := (cli.Ended{}); errors.As(err, &ended) {
+		os.Exit(ended.Code)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "slinky:", err)
-		os.Exit(cli.ExitCode(err))
+		os.Exit(1)
 	}
 }

@@ -166,7 +166,7 @@ func (s *settings) passThrough(use, short, example string, run func(*cobra.Comma
 			if err != nil {
 				return err
 			}
-			return run(c, b, args)
+			return ended(run(c, b, args))
 		},
 	}
 }

@@ -36,13 +36,19 @@ func New(environ []string) *cobra.Command {
 	return root
 }
 
-// ExitCode is the process's exit code for an error of a command.
-func ExitCode(err error) int {
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.ExitCode() > 0 {
-		return exit.ExitCode()
+// Ended is the end of another program that a command ran for its user. That
+// program has said itself what was wrong.
+type Ended struct{ Code int }
+
+func (e Ended) Error() string { return fmt.Sprintf("exit status %d", e.Code) }
+
+// ended takes over the exit code of a program that was run for the user.
+func ended(err error) error {
+	//nolint:errorlint // Only the program itself, not one that failed on the way to it.
+	if exit, ok := err.(*exec.ExitError); ok && exit.ExitCode() > 0 {
+		return Ended{Code: exit.ExitCode()}
 	}
-	return 1
+	return err
 }
 
 type settings struct {
