@@ -20,7 +20,7 @@ import (
 // whoever builds the same file with docker or podman.
 func buildDockerfile(ctx context.Context, o Options, r recipe, parent Image, entrypoint string) (Image, error) {
 	dockerfile := filepath.Join(o.Source, "images", r.name, "Dockerfile")
-	key, err := cache.NewKey("dockerfile 1", r.ref, parent.Digest).File(dockerfile).File(entrypoint).Sum()
+	key, err := cache.NewKey("dockerfile 2", r.ref, parent.Digest).File(dockerfile).File(entrypoint).Sum()
 	if err != nil {
 		return Image{}, err
 	}
@@ -128,15 +128,13 @@ func (s *store) build(ctx context.Context, dockerfile, ref string, parent Image,
 	if err != nil {
 		return err
 	}
-	target := filepath.Join(s.home, "tmp", "layout")
-	if err := s.run(ctx, "push", "--disable-compression", "--format", "oci", tag, "oci:"+target+":"+ref); err != nil {
+	// The dir format keeps layers as they are in the store; the oci one would compress them, the base again for each image.
+	pushed := filepath.Join(s.home, "tmp", "pushed")
+	if err := s.run(ctx, "push", "--disable-compression", "--format", "oci", tag, "dir:"+pushed); err != nil {
 		return fmt.Errorf("write the image: %w", err)
 	}
-	if err := os.Remove(dir); err != nil {
-		return err
-	}
-	if err := os.Rename(target, dir); err != nil {
-		return err
+	if err := dirToLayout(pushed, dir, ref); err != nil {
+		return fmt.Errorf("write the image: %w", err)
 	}
 	return shareBlobs(ctx, dir, parent.Layout)
 }

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -74,6 +75,44 @@ func writeLayout(dir, name, layerPath string, config v1.Config) error {
 		return err
 	}
 	return path.AppendImage(img, layout.WithAnnotations(map[string]string{refAnnotation: name}))
+}
+
+// dirToLayout moves an image from a folder in the format of `buildah push dir:`, one manifest and blobs by digest, into a layout.
+func dirToLayout(from, dir, name string) error {
+	text, err := os.ReadFile(filepath.Join(from, "manifest.json"))
+	if err != nil {
+		return err
+	}
+	manifest, err := v1.ParseManifest(bytes.NewReader(text))
+	if err != nil {
+		return fmt.Errorf("read the manifest of %s: %w", name, err)
+	}
+	path, err := layout.Write(dir, empty.Index)
+	if err != nil {
+		return err
+	}
+	digest, size, err := v1.SHA256(bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	if err := path.WriteBlob(digest, io.NopCloser(bytes.NewReader(text))); err != nil {
+		return err
+	}
+	for _, d := range append(manifest.Layers, manifest.Config) {
+		target := filepath.Join(dir, "blobs", d.Digest.Algorithm, d.Digest.Hex)
+		// Two layers may be the same blob, which is moved only once.
+		if err := os.Rename(filepath.Join(from, d.Digest.Hex), target); err != nil && !exists(target) {
+			return err
+		}
+	}
+	return path.AppendDescriptor(v1.Descriptor{
+		MediaType: types.OCIManifestSchema1, Digest: digest, Size: size, Annotations: map[string]string{refAnnotation: name},
+	})
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 // readLayout returns the one image in a layout.
