@@ -94,6 +94,7 @@ func AddToManager(mgr ctrl.Manager, o Options) error {
 		(&accountingReconciler{s}).setup(mgr),
 		(&restApiReconciler{s}).setup(mgr),
 		(&nodeSetReconciler{s, recorder}).setup(mgr, changed),
+		s.setupUnsupported(mgr),
 	)
 }
 

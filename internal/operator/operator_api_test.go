@@ -396,6 +396,11 @@ func (s *suite) testManager(t *testing.T) {
 			t.Error(err)
 		}
 	}()
+	s.eventually(t, func() bool {
+		l := &v1beta1.LoginSet{}
+		s.get(t, "crds", "login", l)
+		return len(l.Status.Conditions) == 3 && l.Status.Conditions[0].Reason == v1beta1.ReasonNotSupported
+	}, "a LoginSet says that it isn't supported")
 	n := &v1beta1.NodeSet{ObjectMeta: metav1.ObjectMeta{Namespace: "slurm", Name: "gpu"},
 		Spec: v1beta1.NodeSetSpec{ControllerRef: corev1.LocalObjectReference{Name: "slurm"}}}
 	s.create(t, n)
