@@ -111,7 +111,7 @@ func (r *nodeSetReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 		return ctrl.Result{}, fmt.Errorf("read Controller %s: %w", key, err)
 	}
 	if !found {
-		return ctrl.Result{}, r.withoutController(ctx, before, n)
+		return r.withoutController(ctx, before, n)
 	}
 	view := r.clusters.View(key, slurmAge)
 	facts, err := r.observe(ctx, n, c)
@@ -130,13 +130,20 @@ func (r *nodeSetReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	return out, err
 }
 
-func (r *nodeSetReconciler) withoutController(ctx context.Context, before, n *v1beta1.NodeSet) error {
+// patience is how long after a NodeSet its Controller may come, in one manifest with it,
+// until that is worth a warning.
+const patience = 10 * time.Second
+
+func (r *nodeSetReconciler) withoutController(ctx context.Context, before, n *v1beta1.NodeSet) (ctrl.Result, error) {
 	message := fmt.Sprintf("spec.controllerRef: there is no Controller %q in namespace %s: create it", n.Spec.ControllerRef.Name, n.Namespace)
+	if left := n.CreationTimestamp.Add(patience).Sub(r.now()); left > 0 {
+		return ctrl.Result{RequeueAfter: left}, nil
+	}
 	if !hasProblem(n.Status.Conditions, message) {
 		r.recorder.Eventf(n, nil, corev1.EventTypeWarning, v1beta1.EventControllerRefFailed, "Reconcile", "%s", message)
 	}
 	report{message: message, problems: []problem{{v1beta1.ReasonReferenceNotFound, message}}}.conditions(&n.Status.Conditions, n.Generation)
-	return act.PatchStatus(ctx, r.Client, before, n)
+	return ctrl.Result{}, act.PatchStatus(ctx, r.Client, before, n)
 }
 
 func hasProblem(conditions []metav1.Condition, message string) bool {
