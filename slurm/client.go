@@ -1,6 +1,9 @@
 package slurm
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Jobs reads and writes jobs. All methods return errors of this package's kinds (see Error).
 type Jobs interface {
@@ -38,6 +41,15 @@ type Client interface {
 	Ping(ctx context.Context) ([]Ping, error)
 	// Reconfigure makes slurmctld read its configuration again.
 	Reconfigure(ctx context.Context) error
+}
+
+// Diag are statistics of slurmctld.
+type Diag struct {
+	// Since is when counting began: at slurmctld's start, and anew each midnight UTC. It
+	// is zero within slurmctld's first second.
+	Since time.Time
+	// JobsSubmitted and JobsStarted count from Since on.
+	JobsSubmitted, JobsStarted uint64
 }
 
 // Ping is one controller's answer.

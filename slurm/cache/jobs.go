@@ -46,22 +46,36 @@ const (
 	confirmPerPoll = 1000
 )
 
+// controllerDiag is a client that can tell when slurmctld started.
+type controllerDiag interface {
+	Diag(ctx context.Context) (slurm.Diag, error)
+}
+
 type jobPoller struct {
 	*Cache
-	failed bool // the last poll did
+	// suspect: slurmctld was away, so what is known of jobs may not hold.
+	suspect bool
+	diag    slurm.Diag
+	diagAt  time.Time
 }
 
 // poll reads the list of states, then what changed.
 func (p *jobPoller) poll(ctx context.Context) error {
 	start := p.options.Clock.Now()
+	restarted, err := p.restarted(ctx, start)
+	p.suspect = p.suspect || restarted || err != nil
+	if err != nil {
+		return err
+	}
 	list, err := p.client.JobStates(ctx)
 	if err != nil {
-		p.failed = true
+		p.suspect = true
 		return err
 	}
 	states := groupStates(list)
-	if p.failed {
+	if p.suspect {
 		p.distrust()
+		p.suspect = false
 	}
 	changed, missing := p.compare(states)
 	if err = p.readChanged(ctx, changed, states); err == nil {
@@ -73,12 +87,31 @@ func (p *jobPoller) poll(ctx context.Context) error {
 	p.generation++
 	p.jobsSynced = p.jobsSynced || err == nil
 	p.mu.Unlock()
-	p.failed = false
 	if err == nil {
 		err = p.reread(ctx, states)
 	}
 	p.report(ctx, err)
 	return nil
+}
+
+// restarted tells whether slurmctld was started again since it was last asked,
+// which it is once in a slow period. A quick restart fails no call, as
+// slurmrestd waits for slurmctld to come back.
+func (p *jobPoller) restarted(ctx context.Context, now time.Time) (bool, error) {
+	client, ok := p.client.(controllerDiag)
+	if !ok || !p.diagAt.IsZero() && now.Sub(p.diagAt) < p.options.Slow {
+		return false, nil
+	}
+	diag, err := client.Diag(ctx)
+	if err != nil {
+		return false, err
+	}
+	if diag.Since.IsZero() {
+		diag.Since = p.diag.Since // slurmctld's first second; the next answer tells
+	}
+	before, first := p.diag, p.diagAt.IsZero()
+	p.diag, p.diagAt = diag, now
+	return !first && (!before.Since.Equal(diag.Since) || diag.JobsSubmitted < before.JobsSubmitted), nil
 }
 
 // groupStates returns what the list says of each id, as a text to compare.

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"reflect"
@@ -22,7 +23,8 @@ type deltaNodes interface {
 
 type nodePoller struct {
 	*Cache
-	since time.Time
+	since   time.Time
+	checked string // the node that was checked last
 }
 
 func (p *nodePoller) poll(ctx context.Context) error {
@@ -59,10 +61,35 @@ func (p *nodePoller) list(ctx context.Context) ([]slurm.Node, error) {
 		return nodes, err
 	}
 	nodes, since, err := delta.NodesSince(ctx, p.since)
+	if err == nil && nodes == nil && p.lost(ctx) {
+		nodes, since, err = delta.NodesSince(ctx, time.Time{})
+	}
 	if err == nil {
 		p.since = since
 	}
 	return nodes, err
+}
+
+// lost tells whether a known node, each time another, is unknown to Slurm, though
+// Slurm said that nothing changed: it says so too after its last node was deleted.
+func (p *nodePoller) lost(ctx context.Context) bool {
+	p.mu.RLock()
+	var first, next string
+	for name := range p.nodes {
+		if first == "" || name < first {
+			first = name
+		}
+		if name > p.checked && (next == "" || name < next) {
+			next = name
+		}
+	}
+	p.mu.RUnlock()
+	if p.checked = cmp.Or(next, first); p.checked == "" {
+		return false
+	}
+	there, err := p.RefreshNode(ctx, p.checked)
+	p.report(ctx, err)
+	return err == nil && !there
 }
 
 // update takes over a list and returns the names that it lacks.

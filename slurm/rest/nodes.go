@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -143,6 +144,20 @@ func (c *Client) Ping(ctx context.Context) ([]slurm.Ping, error) {
 		}
 	}
 	return pings, nil
+}
+
+// Diag returns slurmctld's statistics.
+func (c *Client) Diag(ctx context.Context) (slurm.Diag, error) {
+	op := call{name: "read slurmctld's statistics", method: http.MethodGet, path: "diag/", read: true}
+	var out slurm.Diag
+	_, err := c.do(ctx, op, nil, func(d dialect.Dialect, a answer) (rep dialect.Reply, err error) {
+		out, rep, err = d.Read.Diag(bytes.NewReader(a.body))
+		return rep, err
+	})
+	if err != nil {
+		return slurm.Diag{}, err
+	}
+	return out, nil
 }
 
 // Reconfigure implements slurm.Client. slurmctld answers before it is done, and

@@ -31,6 +31,7 @@ type Reader struct {
 	Resources  func(io.Reader) ([]slurm.NodeAllocation, Reply, error)
 	Nodes      func(io.Reader) ([]slurm.Node, Reply, error)
 	Partitions func(io.Reader) ([]slurm.Partition, Reply, error)
+	Diag       func(io.Reader) (slurm.Diag, Reply, error)
 }
 
 // Writer makes request bodies, ready to be marshalled.
@@ -60,7 +61,7 @@ type Reply struct {
 	Warnings []Problem
 	// Status has the jobs that a bulk request failed for.
 	Status []Problem
-	// Listed tells that the list of objects was there, empty or not.
+	// Listed tells that the data was there, be it an empty list.
 	Listed bool
 	// JobID is the id of a new job, 0 if there is none.
 	JobID uint32

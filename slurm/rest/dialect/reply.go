@@ -33,6 +33,16 @@ type metaJSON struct {
 // without holding the whole array's text in memory. list may be "" where the
 // reply has none.
 func List[T any](r io.Reader, list string, add func(T) error) (Reply, error) {
+	return reply(r, list, func(d *json.Decoder) (bool, error) { return elements(d, add) })
+}
+
+// Object reads a reply and decodes its member of the given name to v.
+func Object(r io.Reader, name string, v any) (Reply, error) {
+	return reply(r, name, func(d *json.Decoder) (bool, error) { return true, d.Decode(v) })
+}
+
+// reply reads an answer; data reads the member named name and tells whether it was there.
+func reply(r io.Reader, name string, data func(*json.Decoder) (bool, error)) (Reply, error) {
 	var rep Reply
 	d := json.NewDecoder(r)
 	if err := expect(d, json.Delim('{')); err != nil {
@@ -43,8 +53,8 @@ func List[T any](r io.Reader, list string, add func(T) error) (Reply, error) {
 		if err != nil {
 			return rep, err
 		}
-		if key == list {
-			rep.Listed, err = elements(d, add)
+		if key == name {
+			rep.Listed, err = data(d)
 		} else {
 			err = rep.member(d, key)
 		}

@@ -25,6 +25,7 @@ func Dialect() dialect.Dialect {
 			Resources:  list("nodes", nodeAllocation),
 			Nodes:      list("nodes", node),
 			Partitions: list("partitions", partition),
+			Diag:       diag,
 		},
 		Write: dialect.Writer{
 			Submit: func(r slurm.JobRequest) any {
@@ -62,6 +63,12 @@ func ping(p ControllerPing) (slurm.Ping, error) {
 		mode = "primary"
 	}
 	return slurm.Ping{Hostname: p.Hostname, Mode: mode, Responding: p.Responding, Primary: p.Primary, Status: p.Status}, nil
+}
+
+func diag(r io.Reader) (slurm.Diag, dialect.Reply, error) {
+	var s StatsMsg
+	rep, err := dialect.Object(r, "statistics", &s)
+	return slurm.Diag{Since: s.ReqTimeStart.Time(), JobsSubmitted: uint64(max(s.JobsSubmitted, 0)), JobsStarted: uint64(max(s.JobsStarted, 0))}, rep, err
 }
 
 // stateOnly is what jobs/state/ gives. The document describes it as a whole job,

@@ -411,6 +411,16 @@ type SlurmStepId struct {
 	Sluid string `json:"sluid,omitempty,omitzero"`
 }
 
+// StatsMsg defines model for stats_msg.
+type StatsMsg struct {
+	// JobsStarted Number of jobs started since last reset
+	JobsStarted int64 `json:"jobs_started,omitempty,omitzero"`
+
+	// JobsSubmitted Number of jobs submitted since last reset
+	JobsSubmitted int64             `json:"jobs_submitted,omitempty,omitzero"`
+	ReqTimeStart  Uint64NoValStruct `json:"req_time_start,omitempty,omitzero"`
+}
+
 // StringArray defines model for string_array.
 type StringArray = dialect.Strings
 
