@@ -108,9 +108,11 @@ func (p *planner) reconcileDrains(condemned map[string]string) {
 		case cause != "" && !draining(n):
 			// Somebody else gave this node a reason without draining it. It is kept.
 			p.step(Step{Action: Drain, Node: w.node, Reason: n.Reason})
+		case cause == "" && !ready(w.pod):
+			// Slurm must not send jobs to a slurmd that isn't there yet.
 		case cause == "" && draining(n) && ours:
 			p.step(Step{Action: Undrain, Node: w.node, Reason: "the cause of the drain is gone: " + n.Reason})
-		case cause == "" && n.States.Has(slurm.NodeDown) && ours && ready(w.pod) && !n.States.Has(slurm.NodeNotResponding):
+		case cause == "" && n.States.Has(slurm.NodeDown) && ours && !n.States.Has(slurm.NodeNotResponding):
 			p.step(Step{Action: Resume, Node: w.node, Reason: "its new pod is ready"})
 		}
 	}

@@ -109,6 +109,8 @@ func TestSteps(t *testing.T) {
 		"scale-in is taken back": {facts(1).withPod("cpu-0", "IDLE", "DRAIN").withReason("cpu-0", ours+"pod slurm/cpu-0 is to be removed"),
 			[]string{"undrain cpu-0: the cause of the drain is gone: " + ours + "pod slurm/cpu-0 is to be removed"}},
 
+		"a drain stays until the pod is ready": {facts(1).withPod("cpu-0", "IDLE", "DRAIN").withReason("cpu-0", ours+"x").
+			with(func(f *Facts) { f.Pods[0].Status.Conditions = nil }), nil},
 		"an administrator's drain stays": {facts(1).withPod("cpu-0", "IDLE", "DRAIN").withReason("cpu-0", "bad disk"), nil},
 		"a reason that isn't ours is kept": {facts(0).withPod("cpu-0", "IDLE").withReason("cpu-0", "watch this"),
 			[]string{"drain cpu-0: watch this"}},
