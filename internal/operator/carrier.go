@@ -49,6 +49,8 @@ func (c *carrier) step(ctx context.Context, s nodeset.Step) error {
 		return c.updateOurs(ctx, s, slurm.NodeUpdate{State: "UNDRAIN"})
 	case nodeset.Resume:
 		return c.updateOurs(ctx, s, slurm.NodeUpdate{State: "RESUME"})
+	case nodeset.Forget:
+		return c.forget(ctx, s)
 	case nodeset.Protect:
 		return c.label(ctx, s.Pod, `"true"`)
 	case nodeset.Unprotect:
@@ -125,6 +127,19 @@ func (c *carrier) updateOurs(ctx context.Context, s nodeset.Step, u slurm.NodeUp
 		return err
 	}
 	return c.update(ctx, s, u)
+}
+
+// forget deletes a record, if it is still one that the operator took out of service.
+func (c *carrier) forget(ctx context.Context, s nodeset.Step) error {
+	node, known, err := c.view.Refresh(ctx, s.Node)
+	if err != nil || !known || !nodeset.OwnsReason(node.Reason) || !node.States.Has(slurm.NodeDrain) {
+		return err
+	}
+	if err := c.view.Slurm.DeleteNode(ctx, s.Node); err != nil {
+		return err
+	}
+	_, _, err = c.view.Refresh(ctx, s.Node)
+	return err
 }
 
 func (c *carrier) label(ctx context.Context, pod *corev1.Pod, value string) error {

@@ -324,7 +324,7 @@ func (s *suite) await(t *testing.T, clusters *observe.Clusters, name types.Names
 		if time.Now().After(deadline) {
 			t.Fatalf("the view of %s never showed it: %+v", name, clusters.View(name, time.Minute))
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) //nolint:forbidigo // between two looks, until the deadline
 	}
 }
 
@@ -422,7 +422,7 @@ func (s *suite) testManager(t *testing.T) {
 
 func (s *suite) eventually(t *testing.T, ok func() bool, what string) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(50 * time.Millisecond) { //nolint:forbidigo // between two looks
 		if time.Now().After(deadline) {
 			t.Fatalf("never: %s", what)
 		}

@@ -3,8 +3,10 @@ package nodeset
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -85,6 +87,31 @@ func (p *planner) remove(condemned map[string]string) {
 			p.step(Step{Action: DeletePod, Pod: identity(w.pod), Node: w.node, Reason: why + ": no job uses it"})
 		case draining(p.Slurm.Nodes[w.node]):
 			p.step(Step{Action: Wait, Pod: identity(w.pod), Node: w.node, Reason: why + ": jobs still run on Slurm node " + w.node})
+		}
+	}
+}
+
+// forget deletes the Slurm records of workers that the operator has taken out. Slurm would
+// keep their old features and sizes for the next pod of that name.
+func (p *planner) forget() {
+	prefix, err := p.NodeSet.HostnamePrefix()
+	if err != nil || !p.Slurm.Known {
+		return
+	}
+	if prefix == "" {
+		prefix = p.NodeSet.Name + "-"
+	}
+	inUse := map[string]bool{}
+	for i := range p.Pods {
+		inUse[slurmNode(&p.Pods[i])] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Slurm.Nodes)) {
+		n := p.Slurm.Nodes[name]
+		if _, ours := ordinalOf(strings.TrimSuffix(prefix, "-"), name); !ours || !strings.HasSuffix(prefix, "-") || inUse[name] {
+			continue
+		}
+		if OwnsReason(n.Reason) && p.Slurm.drained(name) {
+			p.step(Step{Action: Forget, Node: name, Reason: "its pod is gone"})
 		}
 	}
 }

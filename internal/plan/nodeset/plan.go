@@ -28,6 +28,9 @@ const (
 	Undrain Action = "undrain"
 	// Resume brings Step.Node back after its pod was replaced.
 	Resume Action = "resume"
+	// Forget deletes the record of Step.Node, whose pod the operator has removed: what
+	// registers under this name next begins anew.
+	Forget Action = "forget"
 	// Protect and Unprotect set and remove the label that keeps Step.Pod from being evicted.
 	Protect   Action = "protect"
 	Unprotect Action = "unprotect"
@@ -109,6 +112,7 @@ func Make(f Facts) Plan {
 	p.sort()
 	condemned := p.condemned()
 	p.remove(condemned)
+	p.forget()
 	p.create()
 	p.reconcileDrains(condemned)
 	p.protect()

@@ -122,6 +122,12 @@ func TestSteps(t *testing.T) {
 			[]string{"resume cpu-0: its new pod is ready"}},
 		"down by an administrator": {facts(1).withPod("cpu-0", "DOWN").withReason("cpu-0", "broken"), nil},
 
+		"the record of a removed worker": {facts(0).with(func(f *Facts) {
+			f.Slurm.Nodes["cpu-1"] = slurm.Node{Name: "cpu-1", Reason: ours + "x", States: slurm.StatesOf("DOWN", "DRAIN")}
+			f.Slurm.Nodes["cpu-2"] = slurm.Node{Name: "cpu-2", Reason: "admin", States: slurm.StatesOf("DOWN", "DRAIN")}
+			f.Slurm.Nodes["cpu-3"] = slurm.Node{Name: "cpu-3", Reason: ours + "x", States: slurm.StatesOf("DOWN")}
+			f.Slurm.Nodes["cpu-big-1"] = slurm.Node{Name: "cpu-big-1", Reason: ours + "x", States: slurm.StatesOf("DOWN", "DRAIN")}
+		}), []string{"forget cpu-1: its pod is gone"}},
 		"update, one at a time": {two(2).with(func(f *Facts) { f.NodeSet.Spec.ExtraConf = "Weight=5" }),
 			[]string{"drain cpu-1: " + ours + "pod slurm/cpu-1 is to be removed: update to the new pod template"}},
 		"update waits for the new one": {two(2).with(func(f *Facts) {

@@ -205,6 +205,11 @@ func (w *world) carryOut(plan Plan) {
 			if n.States.Has(slurm.NodeDown) {
 				n.States, n.Reason = slurm.StatesOf(without(n.States, slurm.NodeIdle)...), v1beta1.OperatorReasonPrefix+"Pod is terminating"
 			}
+		case Forget:
+			if w.jobs[s.Node] > 0 || w.pods[s.Node] != nil || !OwnsReason(w.nodes[s.Node].Reason) {
+				w.fail("forgotten: %s", s)
+			}
+			delete(w.nodes, s.Node)
 		case Protect:
 			w.pods[s.Pod.Name].Labels[v1beta1.LabelNodeSetPodProtect] = "true"
 		case Unprotect:
@@ -258,8 +263,8 @@ func (w *world) settle() {
 		w.fail("settled at %+v", s)
 	}
 	for name := range w.pods {
-		if n := w.nodes[name]; OwnsReason(n.Reason) {
-			w.fail("node %s is left %v with our reason %q", name, n.States, n.Reason)
+		if n := w.nodes[name]; n == nil || OwnsReason(n.Reason) {
+			w.fail("node %s is left %+v", name, n)
 		}
 	}
 }
