@@ -14,6 +14,7 @@ import (
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
 	"github.com/slinky-hpc/slinky/internal/bridge/config"
+	"github.com/slinky-hpc/slinky/internal/plan/workload"
 	"github.com/slinky-hpc/slinky/slurm"
 )
 
@@ -36,6 +37,7 @@ func TestBridge(t *testing.T) {
 		{"bad annotations are refused", w.badAnnotations},
 		{"a node that no pod can use", w.noUsableNode},
 		{"a foreign job is left alone", w.foreignJob},
+		{"what happens while the bridge is away", w.away},
 		{"a node that goes leaves Slurm", w.nodeLeaves},
 	} {
 		if !t.Run(story.name, func(t *testing.T) {
@@ -379,6 +381,56 @@ func (w *world) foreignJob(t *testing.T) {
 	}
 	if err := w.slurm.CancelJobs(t.Context(), id); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// away stops both programs, changes things on either side, and starts them again.
+func (w *world) away(t *testing.T) {
+	for _, name := range []string{"stays", "cancelled", "deleted"} {
+		w.pod(name, nil)
+	}
+	stays, cancelled, deleted := w.bound(t, "stays"), w.bound(t, "cancelled"), w.bound(t, "deleted")
+	waits := w.pod("waits", nil)
+	w.held(t, "waits", "QueuedInSlurm")
+	for _, name := range []string{"stays", "cancelled", "deleted"} {
+		w.kubelet(t, name, corev1.PodRunning)
+	}
+	w.stop()
+
+	if err := w.slurm.CancelJobs(t.Context(), w.job(t, cancelled).ID); err != nil {
+		t.Fatal(err)
+	}
+	w.remove(t, "deleted")
+	w.kubelet(t, "deleted", corev1.PodFailed)
+	w.pod("new", nil)
+	w.start()
+
+	w.eventually(t, "the pod of the cancelled job is deleted", func() error {
+		pod, err := w.get("cancelled")
+		if err == nil && pod.DeletionTimestamp == nil {
+			err = errWait
+		}
+		return err
+	})
+	w.jobEnds(t, w.job(t, deleted).ID)
+	w.finish(t, "cancelled")
+	w.bound(t, "waits")
+	w.bound(t, "new")
+	if j := w.job(t, stays); !j.States.Has(slurm.JobRunning) {
+		t.Errorf("the job of the pod that stays is %s", j.States)
+	}
+	jobs, err := w.slurm.Jobs(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, j := range jobs {
+		if strings.Contains(j.AdminComment, string(waits.UID)) && !workload.RefusedAtOnce(j) {
+			n++
+		}
+	}
+	if n != 1 {
+		t.Errorf("the pod that waited has %d jobs, not the one from before", n)
 	}
 }
 

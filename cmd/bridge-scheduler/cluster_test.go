@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr/testr"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -42,6 +43,12 @@ type world struct {
 	t     *testing.T
 	kube  kubernetes.Interface
 	slurm *rest.Client
+
+	settings               config.Config
+	keyFile                string
+	controllers, scheduler *envtest.AuthenticatedUser
+	cancel                 context.CancelFunc
+	running                sync.WaitGroup
 }
 
 func newWorld(t *testing.T) *world {
@@ -67,16 +74,32 @@ func newWorld(t *testing.T) *world {
 	for i := range 3 {
 		w.addNode(fmt.Sprintf("w%d", i+1))
 	}
-	// The programs end before the servers do: cleanups run in reverse.
-	ctx, cancel := context.WithCancel(t.Context())
-	t.Cleanup(cancel)
-	settings := config.Config{
+	w.settings = config.Config{
 		SchedulerName: config.DefaultSchedulerName, SlurmRestAPI: cluster.URL, Partition: "ext",
 		ManagedNodeTaint: string(corev1.TaintEffectNoExecute),
 	}
-	w.startControllers(ctx, w.as(env, admin, "slurm-bridge", "bridge"), settings, cluster.KeyFile)
-	w.startScheduler(ctx, w.as(env, admin, "slurm-bridge-scheduler", "bridge-scheduler"), settings, cluster.KeyFile)
+	w.keyFile = cluster.KeyFile
+	w.controllers = w.as(env, admin, "slurm-bridge", "bridge")
+	w.scheduler = w.as(env, admin, "slurm-bridge-scheduler", "bridge-scheduler")
+	w.start()
+	// The programs end before the servers do: cleanups run in reverse.
+	t.Cleanup(w.stop)
 	return w
+}
+
+// start starts the bridge's two programs in this process.
+func (w *world) start() {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
+	w.cancel = cancel
+	w.startControllers(ctx)
+	w.startScheduler(ctx)
+}
+
+// stop ends them. Nothing that they know outlives it.
+func (w *world) stop() {
+	w.cancel()
+	w.running.Wait()
 }
 
 // as returns the access of a user who has just the role that is generated for a program.
@@ -108,60 +131,51 @@ func (w *world) as(env *envtest.Environment, admin *restclient.Config, role, dir
 	return user
 }
 
-func (w *world) startControllers(ctx context.Context, user *envtest.AuthenticatedUser, c config.Config, keyFile string) {
-	done := make(chan error, 1)
-	ctx, cancel := context.WithCancel(ctx)
-	go func() {
-		done <- controller.Run(ctx, controller.Options{
-			Config: c, Credentials: connect.Credentials{KeyFile: keyFile, User: "slurm"}, Kube: user.Config(),
-			MetricsAddress: "0", ProbeAddress: "0", NodeWorkers: 4, PodWorkers: 4, Log: testr.New(w.t),
+func (w *world) startControllers(ctx context.Context) {
+	w.running.Go(func() {
+		err := controller.Run(ctx, controller.Options{
+			Config: w.settings, Credentials: connect.Credentials{KeyFile: w.keyFile, User: "slurm"}, Kube: w.controllers.Config(),
+			MetricsAddress: "0", ProbeAddress: "0", NodeWorkers: 4, PodWorkers: 4, Log: klog.Background(),
 		})
-	}()
-	w.t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
+		if err != nil {
 			w.t.Errorf("controllers: %v", err)
 		}
 	})
 }
 
-// startScheduler runs kube-scheduler as the command does, but so that it can be stopped.
-func (w *world) startScheduler(ctx context.Context, user *envtest.AuthenticatedUser, c config.Config, keyFile string) {
+// startScheduler runs kube-scheduler as its command does, but so that it can end and start again.
+func (w *world) startScheduler(ctx context.Context) {
 	w.t.Helper()
 	dir := w.t.TempDir()
-	kubeconfig, err := user.KubeConfig()
+	kubeconfig, err := w.scheduler.KubeConfig()
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	bridge, err := yaml.Marshal(c)
+	bridge, err := yaml.Marshal(w.settings)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.write(dir, "kubeconfig", string(kubeconfig))
 	w.write(dir, "bridge.yaml", string(bridge))
 	w.write(dir, "scheduler.yaml", w.profile(filepath.Join(dir, "kubeconfig")))
-	f := flags{config: filepath.Join(dir, "bridge.yaml"), keyFile: keyFile, user: "slurm", workers: 4}
+	f := flags{config: filepath.Join(dir, "bridge.yaml"), keyFile: w.keyFile, user: "slurm", workers: 4}
 	o := options.NewOptions()
-	if err := o.Flags.FlagSet("misc").Set("config", filepath.Join(dir, "scheduler.yaml")); err != nil {
-		w.t.Fatal(err)
-	}
-	if err := o.Flags.FlagSet("secure serving").Set("secure-port", "0"); err != nil {
-		w.t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(ctx)
+	o.ConfigFile = filepath.Join(dir, "scheduler.yaml")
+	o.SecureServing.BindPort = 0
 	cc, sched, err := app.Setup(ctx, o, app.WithPlugin(scheduler.Name, f.plugin(func(string) string { return "" })))
 	if err != nil {
 		w.t.Fatalf("set up the scheduler: %v", err)
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		// It always returns an error, also when it was asked to end.
-		_ = app.Run(ctx, cc, sched)
-	}()
-	w.t.Cleanup(func() {
-		cancel()
-		<-done
+	w.running.Go(func() {
+		cc.EventBroadcaster.StartRecordingToSink(ctx.Done())
+		defer cc.EventBroadcaster.Shutdown()
+		cc.InformerFactory.Start(ctx.Done())
+		cc.DynInformerFactory.Start(ctx.Done())
+		cc.InformerFactory.WaitForCacheSync(ctx.Done())
+		cc.DynInformerFactory.WaitForCacheSync(ctx.Done())
+		if err := sched.WaitForHandlersSync(ctx); err == nil {
+			sched.Run(ctx)
+		}
 	})
 }
 

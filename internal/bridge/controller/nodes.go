@@ -58,7 +58,7 @@ func (r *nodeMirror) Reconcile(ctx context.Context, name string) (ctrl.Result, e
 			r.Events.Eventf(f.Kube, nil, corev1.EventTypeWarning, "SlurmNode", "Mirroring", "%s", note)
 		}
 		if p.SetTaints {
-			return ctrl.Result{}, r.setTaints(ctx, f.Kube, p.Taints)
+			return again(r.setTaints(ctx, f.Kube, p.Taints))
 		}
 	}
 	return ctrl.Result{}, nil

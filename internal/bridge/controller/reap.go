@@ -51,13 +51,24 @@ func (r *podReaper) Reconcile(ctx context.Context, key types.NamespacedName) (ct
 	}
 	switch {
 	case gone:
-		return ctrl.Result{}, r.release(ctx, &pod)
+		return again(r.release(ctx, &pod))
 	case pod.DeletionTimestamp != nil:
 		return ctrl.Result{RequeueAfter: recheck}, nil
+	case pod.Spec.NodeName != "" && !r.View.Synced():
+		// What is known of Slurm is not all yet: another job may cover the pod.
+		return ctrl.Result{RequeueAfter: 200 * time.Millisecond}, nil
 	case pod.Spec.NodeName != "":
 		return ctrl.Result{}, r.endWithJob(ctx, &pod)
 	}
 	return ctrl.Result{}, nil
+}
+
+// again makes a conflict what it is: the object has changed, and the next look at it is due soon.
+func again(err error) (ctrl.Result, error) {
+	if apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: 50 * time.Millisecond}, nil
+	}
+	return ctrl.Result{}, err
 }
 
 // gone tells whether a pod is really gone, looking at its node where that matters.
@@ -136,7 +147,7 @@ func (r *podReaper) endedJob(pod *corev1.Pod) (slurm.Job, bool) {
 			ended, found = j, true
 		}
 	}
-	return ended, found && r.View.Synced()
+	return ended, found
 }
 
 // disrupt says on a pod why it is about to be deleted, in the condition that

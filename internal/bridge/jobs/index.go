@@ -19,11 +19,13 @@ type Index struct {
 	mu   sync.RWMutex
 	jobs map[uint32]slurm.Job
 	byID map[types.UID]map[uint32]bool
+	// pending counts the jobs that wait, by partition.
+	pending map[string]int
 }
 
 // NewIndex returns an empty index for a Kubernetes cluster.
 func NewIndex(cluster string) *Index {
-	return &Index{cluster: cluster, jobs: map[uint32]slurm.Job{}, byID: map[types.UID]map[uint32]bool{}}
+	return &Index{cluster: cluster, jobs: map[uint32]slurm.Job{}, byID: map[types.UID]map[uint32]bool{}, pending: map[string]int{}}
 }
 
 // Cluster returns the identity of the Kubernetes cluster.
@@ -40,6 +42,9 @@ func (x *Index) Put(j slurm.Job) bool {
 		return false
 	}
 	x.jobs[j.ID] = j
+	if waits(j) {
+		x.pending[j.Partition]++
+	}
 	for _, uid := range uids(mark) {
 		if x.byID[uid] == nil {
 			x.byID[uid] = map[uint32]bool{}
@@ -62,12 +67,27 @@ func (x *Index) drop(id uint32) {
 		return
 	}
 	delete(x.jobs, id)
+	if waits(old) {
+		x.pending[old.Partition]--
+	}
 	mark, _ := workload.Owned(old, x.cluster)
 	for _, uid := range uids(mark) {
 		if delete(x.byID[uid], id); len(x.byID[uid]) == 0 {
 			delete(x.byID, uid)
 		}
 	}
+}
+
+// waits tells whether a job waits for its turn. One that is held doesn't.
+func waits(j slurm.Job) bool {
+	return j.States.Has(slurm.JobPending) && j.Reason != "JobHeldAdmin" && j.Reason != "JobHeldUser"
+}
+
+// Pending returns how many jobs wait for a partition.
+func (x *Index) Pending(partition string) int {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.pending[partition]
 }
 
 // Get returns a job by its id.

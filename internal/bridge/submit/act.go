@@ -104,11 +104,7 @@ func (s *Submitter) submit(ctx context.Context, o workload.Observed, pods []*cor
 	case why.reason != "":
 		return s.hold(ctx, pods, why)
 	}
-	id, err := s.Slurm.AllocateNow(ctx, req)
-	if errors.Is(err, slurm.ErrBusy) || errors.Is(err, slurm.ErrInvalid) {
-		// What can't start now may be queued. What can't be at all is refused once more, with the reason.
-		id, err = s.Slurm.Submit(ctx, req)
-	}
+	id, err := s.ask(ctx, req)
 	if err != nil {
 		return s.refused(ctx, key, pods, err)
 	}
@@ -123,6 +119,20 @@ func (s *Submitter) submit(ctx context.Context, o workload.Observed, pods []*cor
 		return 0, fmt.Errorf("Slurm job %d is no longer the one that was submitted for %s", id, key)
 	}
 	return 0, nil
+}
+
+// ask has Slurm start a job at once, or queue it where that can't be. Behind jobs
+// that wait for the same partition it is queued without the attempt: slurmctld
+// would refuse it for them, and keep a record of each refusal.
+func (s *Submitter) ask(ctx context.Context, req slurm.JobRequest) (uint32, error) {
+	if s.Index.Pending(req.Partition) == 0 {
+		id, err := s.Slurm.AllocateNow(ctx, req)
+		if !errors.Is(err, slurm.ErrBusy) && !errors.Is(err, slurm.ErrInvalid) {
+			return id, err
+		}
+		// What can't start now may be queued. What can't be at all is refused once more, with the reason.
+	}
+	return s.Slurm.Submit(ctx, req)
 }
 
 // request plans the job; held tells why there can't be one.
@@ -163,7 +173,7 @@ func (s *Submitter) resubmitAfter(all []slurm.Job, pods []*corev1.Pod) (slurm.Jo
 	n := 0
 	for _, j := range all {
 		mark, ok := workload.Owned(j, s.Index.Cluster())
-		if !ok || !j.States.JobEnded() || !slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return slices.Contains(mark.Pods, p.UID) }) {
+		if !ok || !j.States.JobEnded() || workload.RefusedAtOnce(j) || !slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return slices.Contains(mark.Pods, p.UID) }) {
 			continue
 		}
 		n++

@@ -34,6 +34,7 @@ type Slurm interface {
 // View is the live view of Slurm that the submitter reads.
 type View interface {
 	Nodes() []slurm.Node
+	Jobs() []slurm.Job
 	Job(id uint32) (slurm.Job, bool)
 	// RefreshJob reads a job from Slurm now; false if Slurm doesn't know it.
 	RefreshJob(ctx context.Context, id uint32) (bool, error)
@@ -78,6 +79,8 @@ type Submitter struct {
 	// blocked are workloads that no node suits now.
 	blocked map[workload.Key]bool
 	told    map[types.UID]told
+	// indexed is a generation of the view all of whose jobs are in the index.
+	indexed uint64
 }
 
 // New returns a submitter that has the informers' events from now on. Start it with Run.
@@ -186,13 +189,22 @@ func (s *Submitter) reconcile(ctx context.Context, key workload.Key) (time.Durat
 	return again, errors.Join(errs...)
 }
 
-// unsure returns how long to wait before the jobs in view are sure to hold one
-// that an earlier call made, 0 when they do.
+// unsure returns how long to wait before the jobs in the index are sure to hold
+// one that an earlier call made, of this process or one before it; 0 when they do.
 func (s *Submitter) unsure(key workload.Key) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.View.Synced() || s.View.Generation() < s.uncertain[key] {
-		return 200 * time.Millisecond
+	needed := max(s.uncertain[key], 1)
+	generation := s.View.Generation()
+	if !s.View.Synced() || generation < needed {
+		return 100 * time.Millisecond
+	}
+	if s.indexed < needed {
+		// The view tells of its changes a moment after it has them.
+		for _, j := range s.View.Jobs() {
+			s.Index.Put(j)
+		}
+		s.indexed = generation
 	}
 	delete(s.uncertain, key)
 	return 0

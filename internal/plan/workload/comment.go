@@ -63,3 +63,9 @@ func Owned(job slurm.Job, cluster string) (Mark, bool) {
 	}
 	return *c.Mark, true
 }
+
+// RefusedAtOnce tells whether a job's record is what slurmctld keeps for a while
+// of an allocation that it couldn't give at once. It never was a job.
+func RefusedAtOnce(job slurm.Job) bool {
+	return job.States.Has(slurm.JobFailed) && job.Nodes == "" && job.EndTime.Equal(job.SubmitTime)
+}
