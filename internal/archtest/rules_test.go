@@ -43,6 +43,9 @@ var impure = []string{
 	"net", "net/http/...", "os/...", "syscall", "math/rand/...", "crypto/rand", "io/ioutil", "log/...", "testing/...",
 }
 
+// forTests are packages that only tests import.
+var forTests = []string{module + "/slurm/slurmtest/...", module + "/internal/apitest/...", module + "/internal/archtest/..."}
+
 // products are the parts of Slinky that must be able to live without each other.
 var products = []string{"operator", "bridge", "dracpu", "exporter"}
 
@@ -99,9 +102,9 @@ func importRules() []rule {
 		{
 			name: "tests stay out of production", why: "what helps a test must not ship",
 			For:         []string{module + "/..."},
-			Except:      []string{module + "/slurm/slurmtest/...", module + "/internal/archtest/...", module + "/test/...", module + "/hack/..."},
+			Except:      append([]string{module + "/test/...", module + "/hack/..."}, forTests...),
 			Never:       []string{"testing", "testing/...", "net/http/httptest", "github.com/google/go-cmp/...", module + "/test/..."},
-			NeverLinked: []string{module + "/slurm/slurmtest/..."},
+			NeverLinked: forTests,
 		},
 		{
 			name: "public packages", why: "whoever imports api or slurm must not pull in our inside",

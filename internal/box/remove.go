@@ -119,7 +119,8 @@ func removeCgroup(top string) error {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("remove cgroup: %w", failed)
 		}
-		time.Sleep(50 * time.Millisecond) // Killed processes leave their cgroup when the kernel has taken them down.
+		// Killed processes leave their cgroup when the kernel has taken them down.
+		time.Sleep(50 * time.Millisecond) //nolint:forbidigo // between two looks, until the deadline
 	}
 }
 

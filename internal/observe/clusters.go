@@ -24,7 +24,7 @@ type Clusters struct {
 	changed func(types.NamespacedName)
 
 	mu   sync.Mutex
-	ctx  context.Context
+	ctx  context.Context //nolint:containedctx // pollers live as long as the program, not as one call
 	open map[types.NamespacedName]*cluster
 }
 

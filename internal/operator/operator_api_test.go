@@ -311,6 +311,10 @@ func (s *suite) testScaleIn(t *testing.T, all map[string]reconcile.Reconciler, c
 	if diff := cmp.Diff([]string{"cpu-0"}, pods()); diff != "" {
 		t.Errorf("pods (-want +got):\n%s", diff)
 	}
+	round(t, all)
+	if n := s.slurm.get("cpu-1"); n.Name != "" {
+		t.Errorf("the record of the removed worker is still there: %v", n.States)
+	}
 }
 
 // await waits until the view of a cluster shows something.

@@ -284,7 +284,7 @@ func TestDocuments(t *testing.T) {
 		t.Fatal(err)
 	}
 	req.Header.Set("X-SLURM-USER-TOKEN", token)
-	res, err := http.DefaultClient.Do(req)
+	res, err := http.DefaultClient.Do(req) //nolint:forbidigo // the test has a deadline
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -163,7 +163,7 @@ func (c *Cluster) ready(ctx context.Context, t testing.TB) error {
 		case <-c.init.ended:
 			return fmt.Errorf("a daemon ended: %s", c.logs())
 		case <-ctx.Done():
-			return fmt.Errorf("no answer within a minute: %v; %s", err, c.logs())
+			return fmt.Errorf("no answer within a minute: %w; %s", err, c.logs())
 		}
 	}
 }

@@ -27,7 +27,7 @@ func NewKey(parts ...string) *Key {
 func (k *Key) Strings(parts ...string) *Key {
 	for _, p := range parts {
 		k.length(int64(len(p)))
-		io.WriteString(k.hash, p)
+		_, _ = io.WriteString(k.hash, p) // a hash takes all
 	}
 	return k
 }

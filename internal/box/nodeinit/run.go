@@ -148,9 +148,9 @@ func join(in net.Conn, to string) {
 	defer out.Close()
 	done := make(chan struct{}, 2)
 	copyTo := func(dst, src net.Conn) {
-		io.Copy(dst, src)
+		_, _ = io.Copy(dst, src) // however it ends, the other side learns of it
 		if c, ok := dst.(*net.TCPConn); ok {
-			c.CloseWrite()
+			_ = c.CloseWrite()
 		}
 		done <- struct{}{}
 	}

@@ -43,7 +43,7 @@ func TestContainer(t *testing.T) {
 				ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"x"}}}}
 		}},
 		"probe without handler": {`{"livenessProbe":{"periodSeconds":3}}`, func(c corev1.Container) (any, any) {
-			return c.LivenessProbe.HTTPGet.Path + string(rune('0'+c.LivenessProbe.PeriodSeconds)), "/livez3"
+			return c.LivenessProbe.HTTPGet.Path + string('0'+c.LivenessProbe.PeriodSeconds), "/livez3"
 		}},
 		"other hook": {`{"lifecycle":{"preStop":{"sleep":{"seconds":1}}}}`, func(c corev1.Container) (any, any) {
 			return c.Lifecycle.PreStop, &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 1}}
