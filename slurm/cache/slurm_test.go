@@ -120,10 +120,8 @@ func TestCrash(t *testing.T) {
 	defer client.Close()
 	c, jobs, nodes := watch(t, client)
 	next(t, nodes, "node x1 is there", nodeIs("x1", slurm.NodeIdle))
-	// slurmctld saves the first job at once, and what comes within 5 s after it later.
-	if _, err := client.AllocateNow(t.Context(), request(2)); err != nil {
-		t.Fatal(err)
-	}
+	// slurmctld saves its state now and then; here never, so that the job is lost for sure.
+	cluster.Run(t, "chmod", "0500", "/cluster/ctld")
 	id, err := client.AllocateNow(t.Context(), request(4))
 	if err != nil {
 		t.Fatal(err)
@@ -133,6 +131,7 @@ func TestCrash(t *testing.T) {
 	if _, ok := c.Job(id); !ok {
 		t.Error("the job is gone as soon as slurmctld is")
 	}
+	cluster.Run(t, "chmod", "0700", "/cluster/ctld")
 	cluster.Restart(t, "slurmctld")
 	for deadline := time.Now().Add(30 * time.Second); ; {
 		pings, err := client.Ping(t.Context())
@@ -148,7 +147,7 @@ func TestCrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	if second != id {
-		t.Fatalf("the test was too slow: slurmctld saved job %d, the new one is %d", id, second)
+		t.Fatalf("the new job has id %d, not the lost job's %d", second, id)
 	}
 	next(t, jobs, "the first job is gone", func(e cache.Event) bool {
 		return e.Job != nil && e.Job.New == nil && e.Job.Old.SLUID == first.Job.New.SLUID

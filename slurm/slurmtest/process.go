@@ -59,7 +59,7 @@ func newNamespace(root, dir string) (*namespace, error) {
 		out.Close()
 		started <- err
 		if err == nil {
-			cmd.Wait() // it ends by our signal; the state says nothing
+			_ = cmd.Wait() // it ends by our signal; the state says nothing
 		}
 		close(n.ended)
 	}()
@@ -71,7 +71,7 @@ func newNamespace(root, dir string) (*namespace, error) {
 }
 
 func (n *namespace) stop() {
-	n.process.Kill()
+	_ = n.process.Kill()
 	<-n.ended
 }
 
@@ -100,8 +100,13 @@ func (c *Cluster) RunAs(t testing.TB, user string, argv ...string) string {
 	return c.Run(t, append([]string{"chroot", "--userspec=" + user + ":" + user, "/"}, argv...)...)
 }
 
-// Kill sends SIGKILL to a daemon: "slurmctld", "slurmrestd" or the name of a node.
-func (c *Cluster) Kill(t testing.TB, daemon string) { c.signal(t, daemon, "KILL") }
+// Kill sends SIGKILL to a daemon, "slurmctld", "slurmrestd" or the name of a
+// node, and waits until it has gone and its port is free.
+func (c *Cluster) Kill(t testing.TB, daemon string) {
+	t.Helper()
+	c.signal(t, daemon, "KILL")
+	c.Run(t, "bash", "-c", `while [ -e "/proc/$(cat "/cluster/run/$1.pid")" ]; do sleep 0.01; done`, "kill", daemon)
+}
 
 // Stop makes a daemon stand still until Continue.
 func (c *Cluster) Stop(t testing.TB, daemon string) {
