@@ -65,6 +65,13 @@ func (f *fakeSlurm) UpdateNode(_ context.Context, name string, u slurm.NodeUpdat
 	return nil
 }
 
+func (f *fakeSlurm) DeleteNode(_ context.Context, name string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.nodes, name)
+	return nil
+}
+
 func items(t *testing.T, list client.ObjectList) []client.Object {
 	t.Helper()
 	raw, err := meta.ExtractList(list)
