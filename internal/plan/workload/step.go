@@ -118,8 +118,10 @@ type progress struct {
 	order   []*corev1.Pod
 	covered map[types.UID]bool
 	// open are running jobs with places of members that have gone.
-	open  []markedJob
-	steps []Step
+	open []markedJob
+	// breaking is a job that is cancelled because members went while it waited.
+	breaking uint32
+	steps    []Step
 }
 
 // job decides about one live job and takes its pods off the rest.
@@ -159,6 +161,7 @@ func (p *progress) job(j markedJob) {
 			p.open = append(p.open, j)
 		}
 	case missing > 0 && j.States.Has(slurm.JobPending):
+		p.breaking = j.ID
 		p.add(Step{Kind: StepCancel, Job: j.Job, Pods: unbound,
 			Reason: fmt.Sprintf("%d of its %d pods have gone while it waited", missing, len(j.mark.Pods))})
 	case len(unbound) > 0:
@@ -185,6 +188,11 @@ func (p *progress) rest() {
 	}
 	if p.group.UID == "" {
 		p.add(Step{Kind: StepWait, Pods: free, Reason: fmt.Sprintf("%s doesn't exist", p.group.Key)})
+		return
+	}
+	if p.breaking != 0 {
+		p.add(Step{Kind: StepWait, Pods: free,
+			Reason: fmt.Sprintf("%s gets a new job for all its members once Slurm job %d is cancelled", p.group.Key, p.breaking)})
 		return
 	}
 	if p.group.Independent {

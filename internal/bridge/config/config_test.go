@@ -1,0 +1,69 @@
+package config
+
+import (
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestParse(t *testing.T) {
+	for name, c := range map[string]struct {
+		text string
+		want Config
+	}{
+		"published": {`
+schedulerName: slurm-bridge-scheduler
+slurmRestApi: http://slurm-restapi.slurm:6820
+managedNamespaces: [a, b]
+managedNamespaceSelector: {matchLabels: {slurm: "yes"}}
+mcsLabel: kubernetes
+partition: slurm-bridge
+`, Config{
+			SchedulerName: "slurm-bridge-scheduler", SlurmRestAPI: "http://slurm-restapi.slurm:6820", Partition: "slurm-bridge", MCSLabel: "kubernetes",
+			ManagedNamespaces: []string{"a", "b"}, ManagedNamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"slurm": "yes"}},
+			ManagedNodeTaint: "NoExecute",
+		}},
+		"other case, defaults": {"SLURMRESTAPI: https://x", Config{SchedulerName: "slurm-bridge-scheduler", SlurmRestAPI: "https://x", ManagedNodeTaint: "NoExecute"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := Parse([]byte(c.text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(c.want, got); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"unknown key":   {"slurmRestApi: http://x\npartitoin: p", `unknown key "partitoin"; known are schedulerName, slurmRestApi`},
+		"no URL":        {"partition: p", `slurmRestApi is "", not a URL such as http://slurm-restapi.slurm:6820`},
+		"no scheme":     {"slurmRestApi: host:6820", `slurmRestApi is "host:6820", not a URL`},
+		"bad effect":    {"slurmRestApi: http://x\nmanagedNodeTaint: Maybe", `managedNodeTaint is "Maybe", not NoExecute, NoSchedule or None`},
+		"twice":         {"partition: a\npartition: b", "not valid YAML"},
+		"wrong type":    {"managedNamespaces: a", "managedNamespaces"},
+		"not a mapping": {"- a", "cannot unmarshal array"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := Parse([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got  %v\nwant %s", err, c.want)
+			}
+		})
+	}
+}
+
+func TestReadNamesTheFile(t *testing.T) {
+	files := fstest.MapFS{"etc/c.yaml": {Data: []byte("x: 1")}}
+	if _, err := Read(files, "etc/c.yaml"); err == nil || !strings.Contains(err.Error(), "/etc/c.yaml: unknown key") {
+		t.Error(err)
+	}
+	if _, err := Read(files, "etc/d.yaml"); err == nil || !strings.Contains(err.Error(), "etc/d.yaml") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,62 @@
+package jobs
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/slinky-hpc/slinky/internal/plan/workload"
+	"github.com/slinky-hpc/slinky/slurm"
+)
+
+func job(id uint32, sluid, state, cluster string, pods ...types.UID) slurm.Job {
+	c := workload.Comment{Mark: &workload.Mark{Cluster: cluster, Workload: "w", Pods: pods}}
+	for i := range pods {
+		c.Pods = append(c.Pods, fmt.Sprintf("ns/p%d", i))
+	}
+	return slurm.Job{
+		ID: id, SLUID: sluid, Partition: "p", States: slurm.StatesOf(state),
+		Flags: []string{slurm.FlagExternalJob}, AdminComment: c.Encode(),
+	}
+}
+
+func ids(jobs []slurm.Job) []uint32 {
+	var out []uint32
+	for _, j := range jobs {
+		out = append(out, j.ID)
+	}
+	return out
+}
+
+func TestIndex(t *testing.T) {
+	x := NewIndex("c1")
+	x.Put(job(2, "s2", slurm.JobPending, "c1", "a", "b"))
+	x.Put(job(1, "s1", slurm.JobRunning, "c1", "b"))
+	if x.Put(job(3, "s3", slurm.JobRunning, "c2", "a")) {
+		t.Error("a job of another cluster is taken for ours")
+	}
+	if d := cmp.Diff([]uint32{1, 2}, ids(x.Naming("b", "a"))); d != "" {
+		t.Error(d)
+	}
+	if x.Pending("p") != 1 || x.Pending("q") != 0 {
+		t.Errorf("pending: %d in p, %d in q", x.Pending("p"), x.Pending("q"))
+	}
+	x.Put(job(2, "s2", slurm.JobRunning, "c1", "a", "b"))
+	if x.Pending("p") != 0 {
+		t.Errorf("pending after it started: %d", x.Pending("p"))
+	}
+	// slurmctld lost job 2 and gave its id to somebody else.
+	foreign := job(2, "s9", slurm.JobRunning, "c1", "z")
+	foreign.AdminComment = ""
+	x.Put(foreign)
+	if _, ok := x.Get(2); ok || len(x.Naming("a")) != 0 {
+		t.Error("a reused id is still taken for ours")
+	}
+	x.Drop(1)
+	x.Drop(1)
+	if d := cmp.Diff([]uint32(nil), ids(x.All())); d != "" {
+		t.Error(d)
+	}
+}
