@@ -120,6 +120,16 @@ func TestCrash(t *testing.T) {
 	defer client.Close()
 	c, jobs, nodes := watch(t, client)
 	next(t, nodes, "node x1 is there", nodeIs("x1", slurm.NodeIdle))
+	// Starts are told apart by the second.
+	for tick := time.Tick(50 * time.Millisecond); ; <-tick {
+		d, err := client.Diag(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !d.Since.IsZero() && time.Since(d.Since) > time.Second {
+			break
+		}
+	}
 	// slurmctld saves its state now and then; here never, so that the job is lost for sure.
 	cluster.Run(t, "chmod", "0500", "/cluster/ctld")
 	id, err := client.AllocateNow(t.Context(), request(4))
