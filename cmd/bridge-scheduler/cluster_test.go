@@ -13,19 +13,21 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
+	"github.com/slinky-hpc/slinky/internal/apitest"
 	"github.com/slinky-hpc/slinky/internal/bridge/config"
 	"github.com/slinky-hpc/slinky/internal/bridge/connect"
 	"github.com/slinky-hpc/slinky/internal/bridge/controller"
@@ -46,31 +48,16 @@ type world struct {
 
 	settings               config.Config
 	keyFile                string
-	controllers, scheduler *envtest.AuthenticatedUser
+	profile                string
+	controllers, scheduler *restclient.Config
 	cancel                 context.CancelFunc
 	running                sync.WaitGroup
 }
 
 func newWorld(t *testing.T) *world {
-	if os.Getenv("SLINKY_TEST_APISERVER") != "1" {
-		t.Skip("needs a real API server: set SLINKY_TEST_APISERVER=1 to run it")
-	}
+	server := apitest.Start(t, "feature-gates=GenericWorkload=true", "runtime-config=scheduling.k8s.io/v1beta1=true")
 	cluster := slurmtest.Start(t, slurmtest.Options{})
-	env := &envtest.Environment{}
-	env.ControlPlane.GetAPIServer().Configure().
-		Append("feature-gates", "GenericWorkload=true").
-		Append("runtime-config", "scheduling.k8s.io/v1beta1=true")
-	admin, err := env.Start()
-	if err != nil {
-		t.Fatalf("start an API server: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := env.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	admin.QPS = -1
-	w := &world{t: t, kube: kubernetes.NewForConfigOrDie(admin), slurm: cluster.Client(t, "root")}
+	w := &world{t: t, kube: kubernetes.NewForConfigOrDie(server.Config), slurm: cluster.Client(t, "root")}
 	for i := range 3 {
 		w.addNode(fmt.Sprintf("w%d", i+1))
 	}
@@ -79,8 +66,14 @@ func newWorld(t *testing.T) *world {
 		ManagedNodeTaint: string(corev1.TaintEffectNoExecute),
 	}
 	w.keyFile = cluster.KeyFile
-	w.controllers = w.as(env, admin, "slurm-bridge", "bridge")
-	w.scheduler = w.as(env, admin, "slurm-bridge-scheduler", "bridge-scheduler")
+	// As installed: each program acts as its own account, with the role that is generated for it.
+	server.Apply(t, "config", "rbac", "bridge", "role.yaml")
+	server.Apply(t, "config", "rbac", "bridge-scheduler", "role.yaml")
+	server.Apply(t, "config", "bridge", "config.yaml")
+	server.Apply(t, "config", "bridge", "rbac.yaml")
+	w.controllers = server.As("slinky", "slurm-bridge-controllers")
+	w.scheduler = server.As("slinky", "slurm-bridge-scheduler")
+	w.profile = profile(t, server)
 	w.start()
 	// The programs end before the servers do: cleanups run in reverse.
 	t.Cleanup(w.stop)
@@ -102,39 +95,10 @@ func (w *world) stop() {
 	w.running.Wait()
 }
 
-// as returns the access of a user who has just the role that is generated for a program.
-func (w *world) as(env *envtest.Environment, admin *restclient.Config, role, dir string) *envtest.AuthenticatedUser {
-	w.t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "config", "rbac", dir, "role.yaml"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	var r rbacv1.ClusterRole
-	if err := yaml.UnmarshalStrict(text, &r); err != nil {
-		w.t.Fatal(err)
-	}
-	if _, err := w.kube.RbacV1().ClusterRoles().Create(w.t.Context(), &r, metav1.CreateOptions{}); err != nil {
-		w.t.Fatal(err)
-	}
-	_, err = w.kube.RbacV1().ClusterRoleBindings().Create(w.t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: role},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: r.Name},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: role}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	user, err := env.AddUser(envtest.User{Name: role}, admin)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return user
-}
-
 func (w *world) startControllers(ctx context.Context) {
 	w.running.Go(func() {
 		err := controller.Run(ctx, controller.Options{
-			Config: w.settings, Credentials: connect.Credentials{KeyFile: w.keyFile, User: "slurm"}, Kube: w.controllers.Config(),
+			Config: w.settings, Credentials: connect.Credentials{KeyFile: w.keyFile, User: "slurm"}, Kube: w.controllers,
 			MetricsAddress: "0", ProbeAddress: "0", NodeWorkers: 4, PodWorkers: 4, Log: klog.Background(),
 		})
 		if err != nil {
@@ -147,17 +111,14 @@ func (w *world) startControllers(ctx context.Context) {
 func (w *world) startScheduler(ctx context.Context) {
 	w.t.Helper()
 	dir := w.t.TempDir()
-	kubeconfig, err := w.scheduler.KubeConfig()
-	if err != nil {
-		w.t.Fatal(err)
-	}
 	bridge, err := yaml.Marshal(w.settings)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.write(dir, "kubeconfig", string(kubeconfig))
+	w.write(dir, "kubeconfig", kubeconfig(w.t, w.scheduler))
 	w.write(dir, "bridge.yaml", string(bridge))
-	w.write(dir, "scheduler.yaml", w.profile(filepath.Join(dir, "kubeconfig")))
+	w.write(dir, "scheduler.yaml", strings.Replace(w.profile, "clientConnection:",
+		"clientConnection:\n  kubeconfig: "+filepath.Join(dir, "kubeconfig"), 1))
 	f := flags{config: filepath.Join(dir, "bridge.yaml"), keyFile: w.keyFile, user: "slurm", workers: 4}
 	o := options.NewOptions()
 	o.ConfigFile = filepath.Join(dir, "scheduler.yaml")
@@ -180,21 +141,33 @@ func (w *world) startScheduler(ctx context.Context) {
 }
 
 // profile returns the scheduler's configuration as it is installed.
-func (w *world) profile(kubeconfig string) string {
-	w.t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "config", "bridge", "config.yaml"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	for _, doc := range strings.Split(string(text), "\n---\n") {
-		var m corev1.ConfigMap
-		if err := yaml.Unmarshal([]byte(doc), &m); err == nil && m.Data["scheduler-config.yaml"] != "" {
-			return strings.Replace(m.Data["scheduler-config.yaml"], "clientConnection:",
-				"clientConnection:\n  kubeconfig: "+kubeconfig, 1)
+func profile(t *testing.T, server *apitest.Server) string {
+	t.Helper()
+	for _, o := range server.Manifests(t, "config", "bridge", "config.yaml") {
+		if text, ok, _ := unstructured.NestedString(o.Object, "data", "scheduler-config.yaml"); ok {
+			return text
 		}
 	}
-	w.t.Fatal("config/bridge/config.yaml has no scheduler-config.yaml")
+	t.Fatal("config/bridge/config.yaml has no scheduler-config.yaml")
 	return ""
+}
+
+// kubeconfig returns a file for what acts as c.
+func kubeconfig(t *testing.T, c *restclient.Config) string {
+	t.Helper()
+	k := clientcmdapi.NewConfig()
+	k.Clusters["it"] = &clientcmdapi.Cluster{Server: c.Host, CertificateAuthorityData: c.CAData}
+	k.AuthInfos["it"] = &clientcmdapi.AuthInfo{
+		ClientCertificateData: c.CertData, ClientKeyData: c.KeyData,
+		Impersonate: c.Impersonate.UserName, ImpersonateGroups: c.Impersonate.Groups,
+	}
+	k.Contexts["it"] = &clientcmdapi.Context{Cluster: "it", AuthInfo: "it"}
+	k.CurrentContext = "it"
+	text, err := clientcmd.Write(*k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 func (w *world) write(dir, name, text string) {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,8 +28,9 @@ type Server struct {
 	root   string
 }
 
-// Start runs an API server with the project's custom resources.
-func Start(t testing.TB) *Server {
+// Start runs an API server with the project's custom resources. Flags are more
+// flags for kube-apiserver, as "feature-gates=GenericWorkload=true".
+func Start(t testing.TB, flags ...string) *Server {
 	t.Helper()
 	if os.Getenv("SLINKY_TEST_APISERVER") != "1" {
 		t.Skip("needs a real API server: set SLINKY_TEST_APISERVER=1 and KUBEBUILDER_ASSETS")
@@ -42,6 +44,10 @@ func Start(t testing.TB) *Server {
 		BinaryAssetsDirectory: assets,
 		CRDDirectoryPaths:     []string{filepath.Join(root, "config", "crd")},
 		ErrorIfCRDPathMissing: true,
+	}
+	for _, f := range flags {
+		name, value, _ := strings.Cut(f, "=")
+		env.ControlPlane.GetAPIServer().Configure().Append(name, value)
 	}
 	config, err := env.Start()
 	if err != nil {

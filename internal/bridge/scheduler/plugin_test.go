@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"context"
 	"reflect"
 	"strings"
 	"sync"
@@ -43,7 +42,7 @@ type statuses struct {
 func (s statuses) Get(node string) *fwk.Status { return s.said[node] }
 
 func TestPluginWithoutAllocation(t *testing.T) {
-	ctx, table := context.Background(), NewTable()
+	ctx, table := t.Context(), NewTable()
 	p := New(table)
 	table.Hold("uid-a", "the cluster is full")
 	pod := testPod("n1")
@@ -60,7 +59,7 @@ func TestPluginWithoutAllocation(t *testing.T) {
 }
 
 func TestPluginWithAllocation(t *testing.T) {
-	ctx, table := context.Background(), NewTable()
+	ctx, table := t.Context(), NewTable()
 	p := New(table)
 	table.Put("uid-a", Allocation{Node: "n1", JobID: 7})
 	if s := p.PreEnqueue(ctx, testPod("")); s.IsSuccess() || !strings.Contains(s.Message(), "is being written to the pod") {
@@ -99,7 +98,7 @@ func TestPluginWithAllocation(t *testing.T) {
 func TestPluginWakesForTheOwnPatch(t *testing.T) {
 	table := NewTable()
 	p := New(table)
-	events, err := p.EventsToRegister(context.Background())
+	events, err := p.EventsToRegister(t.Context())
 	if err != nil || len(events) != 1 || events[0].Event.Resource != fwk.TargetPod {
 		t.Fatalf("events %v, %v", events, err)
 	}
@@ -144,6 +143,6 @@ func TestPluginCannotCall(t *testing.T) {
 func BenchmarkPreEnqueueHeld(b *testing.B) {
 	p, pod := New(NewTable()), testPod("")
 	for b.Loop() {
-		p.PreEnqueue(context.Background(), pod)
+		p.PreEnqueue(b.Context(), pod)
 	}
 }
