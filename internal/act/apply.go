@@ -59,6 +59,9 @@ func (a *Applier) Apply(ctx context.Context, owner, desired client.Object) error
 	want := hash(content)
 	u := &unstructured.Unstructured{Object: content}
 	if err := a.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(a.FieldOwner), client.ForceOwnership); err != nil {
+		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+			return fmt.Errorf("apply %s: its namespace %w", id, ErrDeleting)
+		}
 		if live == nil {
 			a.Recorder.Eventf(owner, nil, corev1.EventTypeWarning, v1beta1.EventCreateFailed, "Create", "Can't create %s: %v", id, err)
 		} else {

@@ -31,6 +31,7 @@ type Clusters struct {
 type cluster struct {
 	url    string
 	key    [sha256.Size]byte
+	since  time.Time
 	client slurm.Client
 	cache  *cache.Cache
 	stop   context.CancelFunc
@@ -56,13 +57,15 @@ func (c *Clusters) Start(ctx context.Context) error {
 	return nil
 }
 
-// Use makes a cluster known, or follows a change of its address or key.
-func (c *Clusters) Use(name types.NamespacedName, url string, key []byte) error {
+// Use makes a cluster known, or follows a change of its address or key. since is when its
+// slurmrestd came up, zero where that is not known: a poller that has lost its patience with the
+// one before begins anew.
+func (c *Clusters) Use(name types.NamespacedName, url string, key []byte, since time.Time) error {
 	sum := sha256.Sum256(key)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if k := c.open[name]; k != nil {
-		if k.url == url && k.key == sum {
+		if k.url == url && k.key == sum && (since.IsZero() || k.since.Equal(since)) {
 			return nil
 		}
 		c.close(name)
@@ -71,7 +74,7 @@ func (c *Clusters) Use(name types.NamespacedName, url string, key []byte) error 
 	if err != nil {
 		return fmt.Errorf("connect to slurmrestd of cluster %s: %w", name, err)
 	}
-	k := &cluster{url: url, key: sum, client: client}
+	k := &cluster{url: url, key: sum, since: since, client: client}
 	k.cache = cache.New(client, cache.Options{OnError: k.failed})
 	c.open[name] = k
 	if c.ctx != nil {
@@ -153,7 +156,7 @@ func (c *Clusters) View(name types.NamespacedName, maxAge time.Duration) View {
 		return v
 	}
 	if age > maxAge {
-		v.Why = fmt.Sprintf("slurmrestd at %s last answered %s ago: %s", k.url, age.Round(time.Second), k.why())
+		v.Why = "slurmrestd at " + k.url + " does not answer any more: " + k.why()
 		return v
 	}
 	v.Known = true

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -190,7 +193,16 @@ func (r *controllerReconciler) connect(ctx context.Context, c *v1beta1.Controlle
 		r.clusters.Drop(name)
 		return nil
 	}
-	return r.clusters.Use(name, oldest.URL(), key)
+	return r.clusters.Use(name, oldest.URL(), key, readySince(oldest))
+}
+
+// readySince is when slurmrestd came up, zero while it is down or not known to be up.
+func readySince(a *v1beta1.RestApi) time.Time {
+	c := meta.FindStatusCondition(a.Status.Conditions, v1beta1.ConditionReady)
+	if c == nil || c.Status != metav1.ConditionTrue {
+		return time.Time{}
+	}
+	return c.LastTransitionTime.Time
 }
 
 func (r *controllerReconciler) state(ctx context.Context, c *v1beta1.Controller, out *report) error {

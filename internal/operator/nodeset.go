@@ -237,7 +237,7 @@ func reportOn(plan nodeset.Plan, slurmKnown bool, why string, err error) report 
 	} else {
 		out.readyReason = ""
 	}
-	if !slurmKnown {
+	if !slurmKnown && !strings.Contains(out.message, why) {
 		out.message += "; the state of the Slurm nodes is not known: " + why
 	}
 	return out
