@@ -170,6 +170,7 @@ func (s *suite) testExample(t *testing.T) {
 	t.Run("scale-in", func(t *testing.T) { s.testScaleIn(t, all, clusters) })
 	t.Run("drift is repaired", func(t *testing.T) { s.testDrift(t, all) })
 	t.Run("a foreign object is left alone", func(t *testing.T) { s.testForeign(t, all) })
+	t.Run("accounting", func(t *testing.T) { s.testAccounting(t, all) })
 	t.Run("a change of the claim template", func(t *testing.T) { s.testClaimTemplate(t, all) })
 }
 
@@ -359,6 +360,34 @@ func (s *suite) testForeign(t *testing.T, all map[string]reconcile.Reconciler) {
 	s.get(t, "slurm", "other-restapi", service)
 	if service.Spec.Ports[0].Port != 80 {
 		t.Error("somebody else's Service was changed")
+	}
+}
+
+func (s *suite) testAccounting(t *testing.T, all map[string]reconcile.Reconciler) {
+	s.server.Apply(t, "examples", "accounting", "accounting.yaml")
+	round(t, all)
+	a := &v1beta1.Accounting{}
+	s.get(t, "slurm", "slurm", a)
+	s.wantCondition(t, a.Status.Conditions, v1beta1.ConditionDegraded, "True", `spec.storageConfig.passwordKeyRef: there is no key "password" in a Secret "slurm-mariadb"`)
+	s.create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "slurm", Name: "slurm-mariadb"}, Data: map[string][]byte{"password": []byte("p#w")}})
+	round(t, all)
+	secret := &corev1.Secret{}
+	s.get(t, "slurm", "slurm-accounting", secret)
+	if conf := string(secret.Data["slurmdbd.conf"]); !strings.Contains(conf, "StorageHost=mariadb\n") || !strings.Contains(conf, `StoragePass=p\#w`) {
+		t.Errorf("slurmdbd.conf:\n%s", conf)
+	}
+	s.get(t, "slurm", "slurm-accounting", &appsv1.StatefulSet{})
+	c := &v1beta1.Controller{}
+	s.get(t, "slurm", "slurm", c)
+	c.Spec.AccountingRef = &corev1.LocalObjectReference{Name: "slurm"}
+	if err := s.admin.Update(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	round(t, all)
+	config := &corev1.ConfigMap{}
+	s.get(t, "slurm", "slurm-config", config)
+	if !strings.Contains(config.Data["slurm.conf"], "AccountingStorageHost=slurm-accounting\n") {
+		t.Errorf("slurm.conf:\n%s", config.Data["slurm.conf"])
 	}
 }
 
