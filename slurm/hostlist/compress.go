@@ -96,7 +96,7 @@ func split(name string) (prefix string, h host) {
 
 // writer prints names one after the other, joining each to the ones before it where that can be.
 type writer struct {
-	text []byte
+	text   []byte
 	prefix string
 	// first and last are the ends of the open range, which is not in text yet.
 	first, last host
