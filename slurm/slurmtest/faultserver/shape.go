@@ -1,0 +1,193 @@
+package faultserver
+
+import (
+	"math/big"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slinky-hpc/slinky/slurm"
+	"github.com/slinky-hpc/slinky/slurm/tres"
+)
+
+// number is a number as slurmrestd writes it.
+func number(set, infinite bool, v uint64) map[string]any {
+	return map[string]any{"set": set, "infinite": infinite, "number": v}
+}
+
+func numberOf(n slurm.Number) map[string]any {
+	if n.Infinite {
+		return number(false, true, 0)
+	}
+	return number(n.Set, false, n.Value)
+}
+
+// orZero is a number that slurmrestd gives as 0 where it isn't set.
+func orZero(n slurm.Number) map[string]any {
+	if !n.Set {
+		return number(true, false, 0)
+	}
+	return numberOf(n)
+}
+
+func when(t time.Time) map[string]any {
+	if t.IsZero() {
+		return number(true, false, 0)
+	}
+	return number(true, false, uint64(t.Unix()))
+}
+
+// words is a list that is never null.
+func words[S ~[]string](s S) []string { return append([]string{}, s...) }
+
+func or(s, nothing string) string {
+	if s == "" {
+		return nothing
+	}
+	return s
+}
+
+func (m *Model) ping(version string) Answer {
+	list := []any{}
+	for _, p := range m.Controllers {
+		o := map[string]any{"hostname": p.Hostname, "responding": p.Responding, "latency": 500, "primary": p.Primary}
+		if version == "v0.0.44" {
+			o["mode"], o["pinged"] = p.Mode, "DOWN"
+			if p.Responding {
+				o["pinged"] = "UP"
+			}
+		} else {
+			o["status"] = p.Status
+		}
+		list = append(list, o)
+	}
+	return success(field{"pings", list})
+}
+
+func (m *Model) diag(now time.Time) Answer {
+	return success(field{"statistics", map[string]any{
+		"req_time": when(now), "req_time_start": when(m.Since),
+		"jobs_submitted": m.Submitted, "jobs_started": m.Started,
+	}})
+}
+
+func jobJSON(j JobRecord) map[string]any {
+	return map[string]any{
+		"account": j.Account, "admin_comment": j.AdminComment, "comment": j.Comment, "cluster": j.Cluster,
+		"array_job_id": orZero(j.ArrayJobID), "array_task_id": numberOf(j.ArrayTaskID),
+		"het_job_id": orZero(j.HetJobID), "het_job_offset": number(true, false, 0),
+		"cpus": numberOf(j.CPUs), "node_count": numberOf(j.NodeCount), "tasks": numberOf(j.Tasks), "priority": numberOf(j.Priority),
+		"time_limit":  numberOf(j.TimeLimit),
+		"submit_time": when(j.SubmitTime), "eligible_time": when(j.EligibleTime), "start_time": when(j.StartTime), "end_time": when(j.EndTime),
+		"preempt_time": when(j.PreemptTime),
+		"dependency":   j.Dependency, "licenses": j.Licenses, "flags": words(j.Flags),
+		"exit_code": map[string]any{
+			"status": []string{"SUCCESS"}, "return_code": orZero(j.ExitCode),
+			"signal": map[string]any{"id": number(j.SignalID != 0, false, uint64(j.SignalID)), "name": ""},
+		},
+		"group_id": j.GroupID, "group_name": j.Group, "user_id": j.UserID, "user_name": j.User,
+		"job_id": j.ID, "job_state": words(j.States), "name": j.Name, "nodes": j.Nodes, "scheduled_nodes": j.ScheduledNodes,
+		"partition": j.Partition, "qos": j.QOS, "resv_name": j.Reservation,
+		"state_reason": or(j.Reason, "None"), "state_description": j.Description,
+		"step_id": map[string]any{
+			"sluid": j.SLUID, "job_id": number(true, false, uint64(j.ID)), "step_het_component": number(false, false, 0), "step_id": "entire",
+		},
+		"tres_req_str": j.TRESRequested, "tres_alloc_str": j.TRESAllocated,
+	}
+}
+
+func layoutJSON(a slurm.NodeAllocation) map[string]any {
+	bits := new(big.Int)
+	for _, c := range a.Cores {
+		bits.SetBit(bits, c, 1)
+	}
+	mask := bits.Text(16)
+	if len(mask)%2 == 1 {
+		mask = "0" + mask
+	}
+	gres := []any{}
+	for _, g := range a.GRES {
+		gres = append(gres, map[string]any{"name": g.Name, "type": g.Type, "count": g.Count, "index": tres.FormatIndexes(g.Indexes)})
+	}
+	return map[string]any{
+		"node": a.Node, "sockets_per_node": a.Sockets, "cores_per_socket": a.CoresPerSocket, "mem_alloc": a.Memory,
+		"core_bitmap": "0x" + strings.ToUpper(mask), "channel": number(false, false, 0), "gres": gres,
+	}
+}
+
+// nodeJSON shows a node with what running jobs use of it.
+func (m *Model) nodeJSON(n slurm.Node) map[string]any {
+	cores, memory, gres := m.used(n.Name)
+	cpus := max(n.AllocCPUs, len(cores)*max(n.Threads, 1))
+	states := slices.Clone(n.States)
+	if len(cores) > 0 {
+		base := slurm.NodeMixed
+		if cpus >= n.CPUs {
+			base = slurm.NodeAllocated
+		}
+		states = append(slices.DeleteFunc(states, func(w string) bool { return w == slurm.NodeIdle }), base)
+	}
+	return map[string]any{
+		"name": n.Name, "address": n.Address, "hostname": n.Hostname, "state": words(slurm.StatesOf(states...)),
+		"reason": n.Reason, "reason_set_by_user": n.ReasonUser, "reason_changed_at": when(n.ReasonTime),
+		"partitions": words(n.Partitions), "features": words(n.Features), "active_features": words(n.ActiveFeatures),
+		"cpus": n.CPUs, "boards": n.Boards, "sockets": n.Sockets, "cores": n.Cores, "threads": n.Threads,
+		"real_memory": n.RealMemory, "alloc_memory": max(n.AllocMemory, memory), "free_mem": numberOf(n.FreeMemory), "alloc_cpus": cpus,
+		"gres": n.GRES, "gres_used": gresUsed(n, gres), "topology": n.Topology, "version": n.Version,
+		"comment": n.Comment, "extra": n.Extra, "reservation": n.Reservation,
+		"boot_time": when(n.BootTime), "slurmd_start_time": when(n.SlurmdStartTime),
+	}
+}
+
+func gresUsed(n slurm.Node, used []slurm.GRESAllocation) string {
+	if n.GRESUsed != "" {
+		return n.GRESUsed
+	}
+	all, err := tres.ParseGRES(n.GRES)
+	if err != nil {
+		return ""
+	}
+	var texts []string
+	for _, g := range all {
+		indexes := busy(used, g.Name)
+		slices.Sort(indexes)
+		text := tres.GRES{Name: g.Name, Type: g.Type, Count: uint64(len(indexes)), Indexes: indexes}.String()
+		if len(indexes) == 0 {
+			text += "(IDX:N/A)"
+		}
+		texts = append(texts, text)
+	}
+	return strings.Join(texts, ",")
+}
+
+func (m *Model) listPartitions(version string, now time.Time) Answer {
+	list := []any{}
+	for _, p := range m.Partitions {
+		var names []string
+		cpus := 0
+		for _, n := range m.Nodes {
+			if slices.Contains(n.Partitions, p.Name) {
+				names = append(names, n.Name)
+				cpus += n.CPUs
+			}
+		}
+		o := map[string]any{
+			"name": p.Name, "node_sets": p.NodeSets, "alternate": p.Alternate,
+			"nodes":     map[string]any{"allowed_allocation": "", "configured": strings.Join(names, ","), "total": len(names)},
+			"accounts":  map[string]any{"allowed": p.AllowedAccts, "deny": ""},
+			"partition": map[string]any{"state": words(p.State)},
+			"maximums":  map[string]any{"time": numberOf(p.MaxTime)},
+			"defaults":  map[string]any{"time": numberOf(p.DefaultTime)},
+			"cpus":      map[string]any{"total": cpus},
+		}
+		if version != "v0.0.44" {
+			flags := []string{}
+			if p.Default {
+				flags = []string{"DEFAULT"}
+			}
+			o["flags"] = flags
+		}
+		list = append(list, o)
+	}
+	return success(field{"partitions", list}, field{"last_update", when(now)})
+}
