@@ -6,8 +6,6 @@ package v0045
 
 import (
 	"io"
-	"strconv"
-	"strings"
 
 	"github.com/slinky-hpc/slinky/slurm"
 	"github.com/slinky-hpc/slinky/slurm/rest/dialect"
@@ -20,7 +18,7 @@ func Dialect() dialect.Dialect {
 		Version: "v0.0.45",
 		Read: dialect.Reader{
 			Pings:      list("pings", ping),
-			JobStates:  list("jobs", jobState),
+			JobStates:  dialect.JobStates,
 			Jobs:       list("jobs", job),
 			Resources:  list("nodes", nodeAllocation),
 			Nodes:      list("nodes", node),
@@ -69,22 +67,6 @@ func diag(r io.Reader) (slurm.Diag, dialect.Reply, error) {
 	var s StatsMsg
 	rep, err := dialect.Object(r, "statistics", &s)
 	return slurm.Diag{Since: s.ReqTimeStart.Time(), JobsSubmitted: uint64(max(s.JobsSubmitted, 0)), JobsStarted: uint64(max(s.JobsStarted, 0))}, rep, err
-}
-
-// stateOnly is what jobs/state/ gives. The document describes it as a whole job,
-// but the id comes as text, with the task of an array or the component of a heterogeneous job.
-type stateOnly struct {
-	JobID string          `json:"job_id"`
-	State dialect.Strings `json:"state"`
-}
-
-func jobState(s stateOnly) (slurm.JobState, error) {
-	id, rest := s.JobID, ""
-	if i := strings.IndexAny(id, "_+"); i >= 0 {
-		id, rest = id[:i], id[i:]
-	}
-	n, err := strconv.ParseUint(id, 10, 32)
-	return slurm.JobState{ID: uint32(n), Part: rest, States: slurm.StatesOf(s.State...)}, err
 }
 
 func job(j JobInfo) (slurm.Job, error) {
