@@ -343,6 +343,20 @@ func (w *world) badAnnotations(t *testing.T) {
 	if text := w.held(t, "bad", "InvalidJob"); !strings.Contains(text, `annotation slurmjob.slinky.slurm.net/timelimit: "soon" is not`) {
 		t.Errorf("the pod says %q", text)
 	}
+	w.pod("old", func(p *corev1.Pod) { p.Annotations["slinky.slurm.net/timelimit"] = "5" })
+	w.bound(t, "old")
+	w.eventually(t, "the annotation without effect is named", func() error {
+		list, err := w.kube.EventsV1().Events(namespace).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for _, e := range list.Items {
+			if e.Reason == "IgnoredAnnotations" && e.Regarding.Name == "old" && strings.HasSuffix(e.Note, ": slinky.slurm.net/timelimit") {
+				return nil
+			}
+		}
+		return errWait
+	})
 	w.pod("lost", func(p *corev1.Pod) { p.Annotations[v1beta1.AnnotationPartition] = "nowhere" })
 	if text := w.held(t, "lost", "RefusedBySlurm"); !strings.Contains(strings.ToLower(text), "partition") {
 		t.Errorf("the pod says %q", text)

@@ -46,7 +46,7 @@ const DefaultSchedulerName = "slurm-bridge-scheduler"
 func Read(files fs.FS, name string) (Config, error) {
 	text, err := fs.ReadFile(files, name)
 	if err != nil {
-		return Config{}, fmt.Errorf("read the bridge's configuration: %w", err)
+		return Config{}, fmt.Errorf("read the bridge's configuration /%s: %w", name, err)
 	}
 	c, err := Parse(text)
 	if err != nil {

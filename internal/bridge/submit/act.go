@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 
+	"github.com/slinky-hpc/slinky/api/v1beta1"
 	"github.com/slinky-hpc/slinky/internal/bridge/scheduler"
 	"github.com/slinky-hpc/slinky/internal/plan/explain"
 	"github.com/slinky-hpc/slinky/internal/plan/placement"
@@ -34,6 +36,7 @@ const (
 	reasonEnded     = "SlurmJobEnded"
 	reasonNoPlace   = "CannotPlace"
 	reasonAllocated = "Allocated"
+	reasonIgnored   = "IgnoredAnnotations"
 )
 
 // patchers bounds the calls that place the members of one group at once.
@@ -109,6 +112,7 @@ func (s *Submitter) submit(ctx context.Context, o workload.Observed, pods []*cor
 		return s.refused(ctx, key, pods, err)
 	}
 	klog.FromContext(ctx).Info("Slurm took the job", "workload", key.String(), "job", id, "pods", workload.Names(pods))
+	s.warnIgnored(o.Group, pods[0])
 	if err := s.refresh(ctx, id); err != nil {
 		s.setUncertain(key)
 		return 0, err
@@ -119,6 +123,17 @@ func (s *Submitter) submit(ctx context.Context, o workload.Observed, pods []*cor
 		return 0, fmt.Errorf("Slurm job %d is no longer the one that was submitted for %s", id, key)
 	}
 	return 0, nil
+}
+
+// warnIgnored tells of annotations that were meant for the job but have no effect.
+func (s *Submitter) warnIgnored(g workload.Group, pod *corev1.Pod) {
+	settings, _ := workload.ParseAnnotations(g.Annotations)
+	if len(settings.Ignored) == 0 {
+		return
+	}
+	s.event(pod, held{reason: reasonIgnored, warn: true, text: fmt.Sprintf(
+		"these annotations have no effect, because job annotations are known ones with the prefix %s: %s",
+		v1beta1.JobAnnotationPrefix, strings.Join(settings.Ignored, ", "))})
 }
 
 // ask has Slurm start a job at once, or queue it where that can't be. Behind jobs
