@@ -20,6 +20,7 @@ type Item struct {
 	Count uint64
 }
 
+// String prints the resource as Slurm does in a job's allocated TRES.
 func (i Item) String() string {
 	s := i.Type
 	if i.Name != "" {
@@ -28,32 +29,54 @@ func (i Item) String() string {
 	if i.Model != "" {
 		s += ":" + i.Model
 	}
+	if i.Type == "mem" {
+		return s + "=" + formatMebibytes(i.Count)
+	}
 	return s + "=" + strconv.FormatUint(i.Count, 10)
 }
 
 // Parse reads a TRES expression with counts, as in a job's allocated TRES.
 // Suffixes K, M, G, T and P are powers of 1024; of mem they count from MiB, as Slurm prints them.
+// "(null)" and "N/A" are empty lists.
 func Parse(s string) ([]Item, error) {
+	if s == "(null)" || s == "N/A" {
+		return nil, nil
+	}
 	var items []Item
 	for part := range strings.SplitSeq(s, ",") {
 		if part = strings.TrimSpace(part); part == "" {
 			continue
 		}
-		name, count, ok := strings.Cut(part, "=")
-		if !ok || name == "" {
-			return nil, &Error{Input: s, Part: part, Problem: "no name=count"}
+		it, problem := parseItem(part)
+		if problem != "" {
+			return nil, &Error{Input: s, Part: part, Problem: problem}
 		}
-		var it Item
-		it.Type, it.Name, _ = strings.Cut(name, "/")
-		it.Name, it.Model, _ = strings.Cut(it.Name, ":")
-		n, err := quantity(count, it.Type == "mem")
-		if err != nil {
-			return nil, &Error{Input: s, Part: part, Problem: err.Error()}
-		}
-		it.Count = n
 		items = append(items, it)
 	}
 	return items, nil
+}
+
+func parseItem(part string) (it Item, problem string) {
+	head, count, ok := strings.Cut(part, "=")
+	if !ok {
+		return it, "no name=count"
+	}
+	var hasName, hasModel bool
+	it.Type, it.Name, hasName = strings.Cut(head, "/")
+	it.Name, it.Model, hasModel = strings.Cut(it.Name, ":")
+	if !isWord(it.Type) || hasName && !isWord(it.Name) || hasModel && !isWord(it.Model) {
+		return it, "an empty name, or one with a character that Slurm doesn't allow"
+	}
+	read := integer
+	if it.Type == "mem" {
+		read = mebibytes
+	}
+	n, err := read(count)
+	if err != nil {
+		return it, err.Error()
+	}
+	it.Count = n
+	return it, ""
 }
 
 // Format prints items as Parse reads them.
@@ -69,45 +92,12 @@ func Format(items []Item) string {
 type Error struct{ Input, Part, Problem string }
 
 func (e *Error) Error() string {
-	return fmt.Sprintf("resource expression %q: %q: %s", e.Input, e.Part, e.Problem)
+	return fmt.Sprintf("resource expression %q: %q: %s", abbreviate(e.Input), abbreviate(e.Part), e.Problem)
 }
 
-// quantity reads a count such as 16, 62.50G or 4K.
-func quantity(s string, mebibytes bool) (uint64, error) {
-	shift := 0
-	if n := len(s); n > 0 {
-		if i := strings.IndexByte("KMGTP", s[n-1]&^0x20); i >= 0 && s[n-1] > '9' {
-			shift, s = 10*(i+1), s[:n-1]
-		}
+func abbreviate(s string) string {
+	if len(s) > 100 {
+		s = s[:100] + "..."
 	}
-	if mebibytes && shift > 0 {
-		shift -= 20
-	}
-	if n, err := strconv.ParseUint(s, 10, 64); err == nil {
-		return scale(n, shift)
-	}
-	f, err := strconv.ParseFloat(s, 64)
-	if err != nil || !(f >= 0) || strings.ContainsAny(s, "xXpPiIn_") {
-		return 0, fmt.Errorf("%q is not a count", s)
-	}
-	for ; shift > 0; shift -= 10 {
-		f *= 1024
-	}
-	for ; shift < 0; shift += 10 {
-		f /= 1024
-	}
-	if f >= 1<<63 {
-		return 0, fmt.Errorf("%q is too large", s)
-	}
-	return uint64(f), nil
-}
-
-func scale(n uint64, shift int) (uint64, error) {
-	if shift < 0 {
-		return n >> -shift, nil
-	}
-	if n<<shift>>shift != n {
-		return 0, fmt.Errorf("%d is too large", n)
-	}
-	return n << shift, nil
+	return s
 }
