@@ -79,8 +79,8 @@ func TestView(t *testing.T) {
 		}
 
 		fake.answer(errors.New("no route"))
-		time.Sleep(maxAge)
-		time.Sleep(maxAge)
+		<-time.After(maxAge) // in synctest's own time
+		<-time.After(maxAge) // in synctest's own time
 		if v := c.View(name, maxAge); v.Known || !strings.Contains(v.Why, "no route") || len(v.Nodes) != 0 {
 			t.Errorf("while Slurm is away: %+v", v)
 		}

@@ -17,6 +17,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -321,16 +322,10 @@ func (s *suite) testScaleIn(t *testing.T, all map[string]reconcile.Reconciler, c
 // await waits until the view of a cluster shows something.
 func (s *suite) await(t *testing.T, clusters *observe.Clusters, name types.NamespacedName, ok func(observe.View) bool) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for {
-		if v := clusters.View(name, time.Minute); v.Known && ok(v) {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the view of %s never showed it: %+v", name, clusters.View(name, time.Minute))
-		}
-		time.Sleep(20 * time.Millisecond) //nolint:forbidigo // between two looks, until the deadline
-	}
+	s.eventually(t, func() bool {
+		v := clusters.View(name, time.Minute)
+		return v.Known && ok(v)
+	}, fmt.Sprintf("the view of %s shows it", name))
 }
 
 func (s *suite) testDrift(t *testing.T, all map[string]reconcile.Reconciler) {
@@ -455,9 +450,9 @@ func (s *suite) testManager(t *testing.T) {
 
 func (s *suite) eventually(t *testing.T, ok func() bool, what string) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(50 * time.Millisecond) { //nolint:forbidigo // between two looks
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 30*time.Second, true,
+		func(context.Context) (bool, error) { return ok(), nil })
+	if err != nil {
+		t.Fatalf("never: %s", what)
 	}
 }
