@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
@@ -30,12 +31,19 @@ func newCommand(getenv func(string) string) *cobra.Command {
 	cmd := app.NewSchedulerCommand(app.WithPlugin(scheduler.Name, f.plugin(getenv)))
 	cmd.Use = "bridge-scheduler"
 	cmd.Short = "Bind pods to the nodes that Slurm chooses for them"
-	set := cmd.Flags()
+	set := pflag.NewFlagSet("bridge", pflag.ContinueOnError)
 	set.StringVar(&f.config, "bridge-config", config.DefaultPath, "The bridge's configuration file, by its absolute path.")
 	set.StringVar(&f.keyFile, "slurm-jwt-key-file", "", "A file with the Slurm cluster's JWT key (HS256), to make tokens with. "+
 		"Without it, SLURM_JWT_FILE names a file with a token.")
 	set.StringVar(&f.user, "slurm-user", "slurm", "The Slurm user that tokens made from the key are for.")
 	set.IntVar(&f.workers, "submit-workers", 4, "How many workloads are submitted to Slurm at once.")
+	cmd.Flags().AddFlagSet(set)
+	// kube-scheduler's help shows its own groups of flags alone.
+	help := cmd.HelpFunc()
+	cmd.SetHelpFunc(func(c *cobra.Command, args []string) {
+		help(c, args)
+		fmt.Fprintf(c.OutOrStdout(), "\nBridge flags:\n\n%s", set.FlagUsages())
+	})
 	return cmd
 }
 
