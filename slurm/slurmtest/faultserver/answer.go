@@ -3,7 +3,6 @@ package faultserver
 import (
 	"bytes"
 	"encoding/json"
-	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -28,7 +27,9 @@ func (a Answer) write(w http.ResponseWriter) {
 		w.Header().Set("Connection", "close") // so does slurmrestd
 	}
 	w.WriteHeader(a.Status)
-	w.Write(a.Body)
+	if a.Status != http.StatusNotModified {
+		_, _ = w.Write(a.Body) // the client may be gone
+	}
 }
 
 // field is a member of an answer; members keep their order, as slurmrestd's do.
@@ -114,11 +115,7 @@ func unknownURL() Answer {
 }
 
 // answer is what a healthy slurmrestd says.
-func (s *Server) answer(in inquiry, r *http.Request) Answer {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return plain(http.StatusBadRequest, "Failure during parsing")
-	}
+func (s *Server) answer(in inquiry, r *http.Request, body []byte) Answer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch token := r.Header.Get("X-SLURM-USER-TOKEN"); {

@@ -59,9 +59,9 @@ func (g gate) Accept() (net.Conn, error) {
 // abort closes a connection; over TCP, the client gets a reset.
 func abort(c net.Conn) {
 	if tcp, ok := c.(*net.TCPConn); ok {
-		tcp.SetLinger(0)
+		_ = tcp.SetLinger(0)
 	}
-	c.Close()
+	_ = c.Close()
 }
 
 // pipeListener accepts connections that Dial makes.

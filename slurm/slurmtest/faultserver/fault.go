@@ -50,8 +50,8 @@ func CutOff(after int) Fault {
 		e.w.Header().Set("Content-Type", a.Type)
 		e.w.Header().Set("Content-Length", strconv.Itoa(len(a.Body)))
 		e.w.WriteHeader(a.Status)
-		e.w.Write(a.Body[:min(after, max(len(a.Body)-1, 0))])
-		http.NewResponseController(e.w).Flush()
+		_, _ = e.w.Write(a.Body[:min(after, max(len(a.Body)-1, 0))])
+		_ = http.NewResponseController(e.w).Flush()
 		panic(http.ErrAbortHandler)
 	}
 }
@@ -81,13 +81,13 @@ func Flood(size int64) Fault {
 		e.w.Header().Set("Content-Type", contentJSON)
 		const open, end = `{"errors":[],"padding":"`, `"}`
 		block := bytes.Repeat([]byte{'x'}, 32<<10)
-		io.WriteString(e.w, open)
+		_, _ = io.WriteString(e.w, open)
 		for left := size - int64(len(open)+len(end)); left > 0; left -= int64(len(block)) {
 			if _, err := e.w.Write(block[:min(left, int64(len(block)))]); err != nil {
 				return // the client has enough
 			}
 		}
-		io.WriteString(e.w, end)
+		_, _ = io.WriteString(e.w, end)
 	}
 }
 

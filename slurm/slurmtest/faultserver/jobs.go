@@ -176,10 +176,10 @@ func (m *Model) allocate(in inquiry, body []byte, now time.Time) Answer {
 	return success(field{"job_id", j.ID}, field{"job_submit_user_msg", ""})
 }
 
-// tooEarly is the reason why a job can't start now, 0 where it can.
+// tooEarly is the reason why a job can't start now, 0 where it can. A job of priority 0 is held and blocks no other.
 func (m *Model) tooEarly(d demand) int {
 	for _, j := range m.Jobs {
-		if j.Partition == d.partition && j.States.Has(slurm.JobPending) {
+		if j.Partition == d.partition && j.States.Has(slurm.JobPending) && j.Priority.Value > 0 {
 			return 2013
 		}
 	}

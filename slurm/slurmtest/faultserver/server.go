@@ -2,6 +2,7 @@ package faultserver
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"slices"
 	"sync"
@@ -186,6 +187,11 @@ func (s *Server) fault(call Call) Fault {
 // ServeHTTP answers a request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	in := parse(r)
+	// All of it first, as slurmrestd does; and net/http sees a client go only after that.
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
 	s.mu.Lock()
 	down, offered := s.down, slices.Contains(s.versions, in.version)
 	var fault Fault
@@ -198,7 +204,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if in.call == "" || !offered {
 			return unknownURL()
 		}
-		return s.answer(in, r)
+		return s.answer(in, r, body)
 	}}
 	switch {
 	case down:
