@@ -1,16 +1,7 @@
-// Package cache keeps a live view of one Slurm cluster in memory. One poller
-// asks slurmrestd, at a pace that follows need, and any number of readers and
-// subscribers use what it finds, so that the load on Slurm doesn't grow with them.
-//
-// It polls the cheap list of job states and reads in full only what changed.
-// What Slurm didn't say is never taken for gone: a failed answer changes
-// nothing, and a job or node that is missing from a list is removed only after
-// Slurm said of that one that it doesn't exist.
 package cache
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -33,6 +24,9 @@ type Options struct {
 	Nodes time.Duration
 	// Concurrency is how many single objects are read at once, 4 by default.
 	Concurrency int
+	// Key returns what JobsWithKey finds a job by, such as the UID of the workload
+	// that its comment names; "" for a job that has none. It must depend on its argument alone.
+	Key func(slurm.Job) string
 	// Clock is the real one by default.
 	Clock Clock
 	// OnError hears of failed polls; nil for nobody.
@@ -52,6 +46,9 @@ func (o Options) withDefaults() Options {
 	if o.Concurrency <= 0 {
 		o.Concurrency = 4
 	}
+	if o.Key == nil {
+		o.Key = func(slurm.Job) string { return "" }
+	}
 	if o.Clock == nil {
 		o.Clock = realClock{}
 	}
@@ -67,19 +64,26 @@ func (realClock) Now() time.Time                         { return time.Now() }
 func (realClock) After(d time.Duration) <-chan time.Time { return time.After(d) }
 
 // Cache is the view of one cluster. It is safe for concurrent use. No lock is
-// held over a call to Slurm or to a subscriber.
+// held over a call to Slurm, to a subscriber or to Options.Key.
 type Cache struct {
 	client  slurm.Client
 	options Options
-	wake    chan struct{}
+	// wake ends the pause between two polls of jobs; recovered tells that Slurm answers again.
+	wake, recovered chan struct{}
 
 	mu     sync.RWMutex
 	jobs   map[uint32]*job
 	groups map[uint32]*group
 	nodes  map[string]*node
 	// deleted has the nodes found gone, so that a list that was asked for before doesn't bring them back.
-	deleted  map[string]uint64
-	awaiting int
+	deleted   map[string]uint64
+	jobsBy    jobIndexes
+	nodesBy   nodeIndexes
+	words     words
+	awaiting  int
+	backlog   bool
+	suspect   bool
+	changedAt time.Time
 	// sequence numbers reads: what an earlier read found never replaces what a later one did.
 	sequence    uint64
 	generation  uint64
@@ -90,84 +94,35 @@ type Cache struct {
 	subscribers map[*subscriber]struct{}
 }
 
-// New returns a cache that is empty until Run.
+// New returns a cache that is empty until Run or Load.
 func New(client slurm.Client, o Options) *Cache {
-	return &Cache{
+	c := &Cache{
 		client:      client,
 		options:     o.withDefaults(),
 		wake:        make(chan struct{}, 1),
-		jobs:        map[uint32]*job{},
-		groups:      map[uint32]*group{},
-		nodes:       map[string]*node{},
-		deleted:     map[string]uint64{},
+		recovered:   make(chan struct{}, 1),
 		subscribers: map[*subscriber]struct{}{},
 	}
+	c.clear()
+	return c
+}
+
+// clear empties the view. c.mu is held, or nobody else knows c.
+func (c *Cache) clear() {
+	c.jobs = map[uint32]*job{}
+	c.groups = map[uint32]*group{}
+	c.nodes = map[string]*node{}
+	c.deleted = map[string]uint64{}
+	c.jobsBy, c.nodesBy = newJobIndexes(), newNodeIndexes()
+	c.words = newWords()
 }
 
 // Run polls until ctx ends. Call it once.
 func (c *Cache) Run(ctx context.Context) {
 	var loops sync.WaitGroup
-	loops.Go(func() { c.loop(ctx, c.jobPeriod, c.wake, (&jobPoller{Cache: c}).poll) })
-	loops.Go(func() {
-		c.loop(ctx, func() time.Duration { return c.options.Nodes }, nil, (&nodePoller{Cache: c}).poll)
-	})
+	loops.Go(func() { c.pollJobs(ctx, (&jobPoller{Cache: c}).poll) })
+	loops.Go(func() { c.doChores(ctx) })
 	loops.Wait()
-}
-
-// maxPause bounds how far failures slow polling down.
-const maxPause = 30 * time.Second
-
-// loop polls again and again. It leaves a slow server at least four times as
-// much time as a poll took, and a failing one longer with each failure.
-func (c *Cache) loop(ctx context.Context, period func() time.Duration, wake <-chan struct{}, poll func(context.Context) error) {
-	failures := 0
-	for ctx.Err() == nil {
-		start := c.options.Clock.Now()
-		err := poll(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		took := c.options.Clock.Now().Sub(start)
-		if err != nil {
-			failures++
-			c.report(ctx, err)
-		} else {
-			failures = 0
-		}
-		for waited := time.Duration(0); ; {
-			pause := period()
-			for range failures {
-				pause = min(2*pause, max(pause, maxPause))
-			}
-			pause = max(pause, 4*took) - waited
-			if pause <= 0 {
-				break
-			}
-			before := c.options.Clock.Now()
-			select {
-			case <-ctx.Done():
-				return
-			case <-c.options.Clock.After(pause):
-			case <-wake: // the period may have become shorter
-			}
-			waited += c.options.Clock.Now().Sub(before)
-		}
-	}
-}
-
-func (c *Cache) report(ctx context.Context, err error) {
-	if err != nil && ctx.Err() == nil {
-		c.options.OnError(err)
-	}
-}
-
-func (c *Cache) jobPeriod() time.Duration {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	if c.awaiting > 0 {
-		return c.options.Fast
-	}
-	return c.options.Slow
 }
 
 // Await registers interest in a change that is about to come, such as a job's
@@ -176,15 +131,20 @@ func (c *Cache) Await() (release func()) {
 	c.mu.Lock()
 	c.awaiting++
 	c.mu.Unlock()
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
+	poke(c.wake)
 	return sync.OnceFunc(func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.awaiting--
 	})
+}
+
+// poke leaves a message for whoever listens to ch, unless there is one already.
+func poke(ch chan<- struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
 }
 
 func (c *Cache) nextSequence() uint64 {
@@ -194,73 +154,8 @@ func (c *Cache) nextSequence() uint64 {
 	return c.sequence
 }
 
-// Job returns the job's record. A task of a job array has an id of its own once it has started.
-func (c *Cache) Job(id uint32) (slurm.Job, bool) {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	j, ok := c.jobs[id]
-	if !ok {
-		return slurm.Job{}, false
-	}
-	return j.record.Clone(), true
-}
-
-// Jobs returns all jobs, by id.
-func (c *Cache) Jobs() []slurm.Job {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	out := make([]slurm.Job, 0, len(c.jobs))
-	for _, j := range c.jobs {
-		out = append(out, j.record.Clone())
-	}
-	slices.SortFunc(out, func(a, b slurm.Job) int { return int(int64(a.ID) - int64(b.ID)) })
-	return out
-}
-
-// Allocation returns what an external job was granted. It is there from the
-// moment that the job is seen running until the job is gone.
-func (c *Cache) Allocation(id uint32) (slurm.Allocation, bool) {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	j, ok := c.jobs[id]
-	if !ok || j.allocation == nil {
-		return slurm.Allocation{}, false
-	}
-	return j.allocation.Clone(), true
-}
-
-// Node returns the node's record.
-func (c *Cache) Node(name string) (slurm.Node, bool) {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	n, ok := c.nodes[name]
-	if !ok {
-		return slurm.Node{}, false
-	}
-	return n.record.Clone(), true
-}
-
-// Nodes returns all nodes, by name.
-func (c *Cache) Nodes() []slurm.Node {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	out := make([]slurm.Node, 0, len(c.nodes))
-	for _, n := range c.nodes {
-		out = append(out, n.record.Clone())
-	}
-	slices.SortFunc(out, func(a, b slurm.Node) int {
-		switch {
-		case a.Name < b.Name:
-			return -1
-		case a.Name > b.Name:
-			return 1
-		}
-		return 0
-	})
-	return out
-}
-
-// Synced tells whether all jobs and nodes have been read at least once.
+// Synced tells whether all jobs and nodes have been read from Slurm at least
+// once. What Load brought doesn't count.
 func (c *Cache) Synced() bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -268,7 +163,8 @@ func (c *Cache) Synced() bool {
 }
 
 // Age returns for how long the view may be out of date: the time since the
-// older of the last good polls of jobs and nodes began. It is negative before there was one of each.
+// older of the last good polls of jobs and nodes began, be it in this process or
+// in the one that saved the view. It is negative before there was one of each.
 func (c *Cache) Age() time.Duration {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -279,11 +175,12 @@ func (c *Cache) Age() time.Duration {
 	if c.nodesRead.Before(oldest) {
 		oldest = c.nodesRead
 	}
-	return c.options.Clock.Now().Sub(oldest)
+	return max(0, c.options.Clock.Now().Sub(oldest))
 }
 
-// Generation counts the good polls of jobs. A reader that wants a poll which
-// began after some moment waits for it to grow by two.
+// Generation counts the polls of jobs after which nothing was left to read: not
+// those in which a job that changed couldn't be read. A reader that wants such
+// a poll which began after some moment waits for it to grow by two.
 func (c *Cache) Generation() uint64 {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

@@ -95,6 +95,9 @@ func (f *fakeSlurm) JobRecords(_ context.Context, id uint32) ([]slurm.Job, error
 	if err := errors.Join(f.count("job"), f.broken[id]); err != nil {
 		return nil, err
 	}
+	if j, ok := f.jobs[id]; ok && !j.ArrayJobID.Set {
+		return []slurm.Job{j.Clone()}, nil
+	}
 	var out []slurm.Job
 	for _, j := range f.jobs {
 		if j.ID == id || j.ArrayJobID.Value == uint64(id) {
@@ -160,6 +163,28 @@ func (f *deltaFake) NodesSince(ctx context.Context, since time.Time) ([]slurm.No
 	}
 	nodes, err := f.Nodes(ctx)
 	return nodes, time.Unix(1, 0), err
+}
+
+// controllerFake is a deltaFake whose slurmctld has a start, and whose list of states takes its time.
+type controllerFake struct {
+	deltaFake
+	diag  slurm.Diag
+	takes time.Duration
+}
+
+func newControllerFake() *controllerFake {
+	return &controllerFake{deltaFake: deltaFake{fakeSlurm: newFake()}, diag: slurm.Diag{Since: time.Unix(1, 0)}}
+}
+
+func (f *controllerFake) Diag(context.Context) (slurm.Diag, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.diag, f.count("diag")
+}
+
+func (f *controllerFake) JobStates(ctx context.Context) ([]slurm.JobState, error) {
+	time.Sleep(f.takes)
+	return f.fakeSlurm.JobStates(ctx)
 }
 
 // log records events as text.

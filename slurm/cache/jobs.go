@@ -3,32 +3,13 @@ package cache
 import (
 	"cmp"
 	"context"
-	"errors"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/slinky-hpc/slinky/slurm"
 )
-
-// job is one record. record and allocation are replaced, never changed.
-type job struct {
-	record     slurm.Job
-	allocation *slurm.Allocation
-	sequence   uint64
-	group      uint32
-}
-
-// group is what the list of states gives under one id: a job, or a job array
-// with all its tasks, whose records have ids of their own once they started.
-type group struct {
-	// states is how the list gave it when the records were last read; "" to read them again.
-	states  string
-	members map[uint32]bool
-	read    time.Time
-}
 
 const (
 	// A list of all jobs costs slurmrestd about 0.7 ms and much memory for each
@@ -37,132 +18,144 @@ const (
 	wholeListFrom, wholeListUpTo = 100, 20_000
 
 	// The list of states doesn't tell why a job waits. Waiting jobs are read
-	// again now and then, and running ones too, since an id may have been given
-	// to another job after a crash of slurmctld.
+	// again now and then, and running ones too, as far as the load allows.
 	rereadWaiting, rereadRunning = 15 * time.Second, 5 * time.Minute
-	rereadPerPoll                = 32
+	rereadAtOnce                 = 32
+	// quietAfter is when a cluster on which nothing changed counts as idle.
+	quietAfter = time.Minute
 
-	// confirmPerPoll bounds the single reads for jobs that left the list in one poll.
-	confirmPerPoll = 1000
+	// readPerPoll and confirmPerPoll bound the single reads in one poll, for jobs
+	// that changed and for jobs that left the list, so that no poll takes for ever.
+	readPerPoll, confirmPerPoll = 5000, 1000
 )
 
-// controllerDiag is a client that can tell when slurmctld started.
-type controllerDiag interface {
-	Diag(ctx context.Context) (slurm.Diag, error)
-}
-
+// jobPoller is used by one goroutine.
 type jobPoller struct {
 	*Cache
-	// suspect: slurmctld was away, so what is known of jobs may not hold.
-	suspect bool
-	diag    slurm.Diag
-	diagAt  time.Time
+	listed   []listed // by id; kept for its memory
+	rereadAt time.Time
 }
 
-// poll reads the list of states, then what changed.
-func (p *jobPoller) poll(ctx context.Context) error {
+// poll reads the list of states, then what changed, and returns how long the list took.
+func (p *jobPoller) poll(ctx context.Context) (took time.Duration, err error) {
 	start := p.options.Clock.Now()
-	restarted, err := p.restarted(ctx, start)
-	p.suspect = p.suspect || restarted || err != nil
-	if err != nil {
-		return err
-	}
 	list, err := p.client.JobStates(ctx)
+	took = p.options.Clock.Now().Sub(start)
 	if err != nil {
-		p.suspect = true
-		return err
+		p.distrustLater()
+		return took, err
 	}
-	states := groupStates(list)
-	if p.suspect {
-		p.distrust()
-		p.suspect = false
+	p.listed = summarize(list, p.listed[:0])
+	p.distrustIfDue()
+	changed, missing := p.compare()
+	complete := len(changed) <= readPerPoll && len(missing) <= confirmPerPoll
+	if len(changed) > readPerPoll {
+		changed = changed[:readPerPoll]
 	}
-	changed, missing := p.compare(states)
-	if err = p.readChanged(ctx, changed, states); err == nil {
+	if err = p.readChanged(ctx, changed); err == nil {
 		err = p.each(min(len(missing), confirmPerPoll), func(i int) error { return p.readGroup(ctx, missing[i], "") })
 	}
-	// One job that can't be read doesn't make the rest old.
-	p.mu.Lock()
-	p.jobsRead = start
-	p.generation++
-	p.jobsSynced = p.jobsSynced || err == nil
-	p.mu.Unlock()
+	p.done(start, complete, len(changed)+len(missing) > 0, err)
 	if err == nil {
-		err = p.reread(ctx, states)
+		err = p.reread(ctx, start)
 	}
 	p.report(ctx, err)
-	return nil
+	return took, nil
 }
 
-// restarted tells whether slurmctld was started again since it was last asked,
-// which it is once in a slow period. A quick restart fails no call, as
-// slurmrestd waits for slurmctld to come back.
-func (p *jobPoller) restarted(ctx context.Context, now time.Time) (bool, error) {
-	client, ok := p.client.(controllerDiag)
-	if !ok || !p.diagAt.IsZero() && now.Sub(p.diagAt) < p.options.Slow {
-		return false, nil
+// done notes the end of a poll that began at start.
+func (c *Cache) done(start time.Time, complete, changed bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.jobsRead = start // one job that can't be read doesn't make the rest old
+	c.backlog = !complete && err == nil
+	if changed {
+		c.changedAt = start
 	}
-	diag, err := client.Diag(ctx)
-	if err != nil {
-		return false, err
+	if complete && err == nil {
+		c.jobsSynced = true
+		c.generation++
 	}
-	if diag.Since.IsZero() {
-		diag.Since = p.diag.Since // slurmctld's first second; the next answer tells
-	}
-	before, first := p.diag, p.diagAt.IsZero()
-	p.diag, p.diagAt = diag, now
-	return !first && (!before.Since.Equal(diag.Since) || diag.JobsSubmitted < before.JobsSubmitted), nil
 }
 
-// groupStates returns what the list says of each id, as a text to compare.
-func groupStates(list []slurm.JobState) map[uint32]string {
-	slices.SortStableFunc(list, func(a, b slurm.JobState) int { return cmp.Compare(a.Part, b.Part) })
-	out := make(map[uint32]string, len(list))
-	for _, s := range list {
-		text := s.Part + ":" + s.States.String()
-		if before, ok := out[s.ID]; ok {
-			text = before + " " + text
+// listed is what the list of states has under one id, as a text to compare.
+type listed struct {
+	id     uint32
+	states string
+}
+
+// summarize appends the entries of a list to out, one for each id and in their order.
+func summarize(list []slurm.JobState, out []listed) []listed {
+	order := func(a, b slurm.JobState) int { return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Part, b.Part)) }
+	if !slices.IsSortedFunc(list, order) {
+		slices.SortFunc(list, order)
+	}
+	for rest := list; len(rest) > 0; {
+		n := 1
+		for n < len(rest) && rest[n].ID == rest[0].ID {
+			n++
 		}
-		out[s.ID] = text
+		out = append(out, listed{rest[0].ID, textOf(rest[:n])})
+		rest = rest[n:]
 	}
 	return out
 }
 
-// distrust makes all unfinished jobs be read again: slurmctld was away, and may
-// have lost the newest jobs and given their ids to others.
-func (c *Cache) distrust() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, g := range c.groups {
-		for id := range g.members {
-			if !c.jobs[id].record.States.JobEnded() {
-				g.states = ""
+// textOf is never empty. It needs no memory for the entry that most jobs have:
+// one without parts and with one state.
+func textOf(entries []slurm.JobState) string {
+	if len(entries) == 1 && entries[0].Part == "" && len(entries[0].States) > 0 {
+		return entries[0].States.String()
+	}
+	var b strings.Builder
+	for _, s := range entries {
+		b.WriteString(s.Part + ":" + s.States.String() + " ")
+	}
+	return b.String()
+}
+
+// statesOf returns what was listed for a job, "" for nothing.
+func (p *jobPoller) statesOf(id uint32) string {
+	i, ok := slices.BinarySearchFunc(p.listed, id, func(l listed, id uint32) int { return cmp.Compare(l.id, id) })
+	if !ok {
+		return ""
+	}
+	return p.listed[i].states
+}
+
+// compare returns what the list has of jobs that changed, those that were only
+// to be read again at the end, and the jobs that it lacks.
+func (p *jobPoller) compare() (changed []listed, missing []uint32) {
+	var again []listed
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	known := 0
+	for _, l := range p.listed {
+		g, ok := p.groups[l.id]
+		if ok {
+			known++
+		}
+		switch {
+		case !ok || g.states != "" && g.states != l.states:
+			changed = append(changed, l)
+		case g.states != l.states:
+			again = append(again, l)
+		}
+	}
+	if known < len(p.groups) {
+		for id := range p.groups {
+			if p.statesOf(id) == "" {
+				missing = append(missing, id)
 			}
 		}
+		slices.Sort(missing)
 	}
+	return append(changed, again...), missing
 }
 
-func (c *Cache) compare(states map[uint32]string) (changed, missing []uint32) {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	for id, s := range states {
-		if g, known := c.groups[id]; !known || g.states != s {
-			changed = append(changed, id)
-		}
-	}
-	for id := range c.groups {
-		if _, listed := states[id]; !listed {
-			missing = append(missing, id)
-		}
-	}
-	slices.Sort(changed)
-	slices.Sort(missing)
-	return changed, missing
-}
-
-func (p *jobPoller) readChanged(ctx context.Context, changed []uint32, states map[uint32]string) error {
-	if n := len(changed); n < wholeListFrom || 3*n < len(states) || len(states) > wholeListUpTo {
-		return p.each(n, func(i int) error { return p.readGroup(ctx, changed[i], states[changed[i]]) })
+func (p *jobPoller) readChanged(ctx context.Context, changed []listed) error {
+	if n := len(changed); n < wholeListFrom || 3*n < len(p.listed) || len(p.listed) > wholeListUpTo {
+		return p.each(n, func(i int) error { return p.readGroup(ctx, changed[i].id, changed[i].states) })
 	}
 	sequence := p.nextSequence()
 	all, err := p.client.Jobs(ctx)
@@ -175,180 +168,60 @@ func (p *jobPoller) readChanged(ctx context.Context, changed []uint32, states ma
 		records[id] = append(records[id], j)
 	}
 	return p.each(len(changed), func(i int) error {
-		id := changed[i]
-		if len(records[id]) == 0 {
-			return p.readGroup(ctx, id, states[id])
+		l := changed[i]
+		if len(records[l.id]) == 0 {
+			return p.readGroup(ctx, l.id, l.states)
 		}
-		return p.takeOver(ctx, id, records[id], states[id], sequence)
+		return p.takeOver(ctx, l.id, records[l.id], l.states, sequence)
 	})
 }
 
-// groupOf returns the id that the list of states has a record under.
-func groupOf(j slurm.Job) uint32 {
-	if array, ok := j.ArrayJobID.Get(); ok {
-		return uint32(array)
+// reread reads again, once in a slow period, some of the jobs whose details are
+// the oldest: of those that wait, and if the cluster is in use of those that run.
+func (p *jobPoller) reread(ctx context.Context, now time.Time) error {
+	if now.Sub(p.rereadAt) < p.options.Slow {
+		return nil
 	}
-	return j.ID
+	p.rereadAt = now
+	due := p.old(now, func(g *group) bool { return g.waiting || now.Sub(p.changedAt) < quietAfter })
+	return p.each(min(len(due), rereadAtOnce), func(i int) error {
+		return p.readGroup(ctx, due[i], p.statesOf(due[i]))
+	})
 }
 
-// jobRecords is a client that reads all records of a job array at once.
-type jobRecords interface {
-	JobRecords(ctx context.Context, id uint32) ([]slurm.Job, error)
+// rereadRunning is the chore that reads one job again on an idle cluster.
+func (c *Cache) rereadRunning(ctx context.Context) (bool, error) {
+	due := c.old(c.options.Clock.Now(), func(g *group) bool { return !g.waiting })
+	if len(due) == 0 {
+		return false, nil
+	}
+	return true, c.readGroup(ctx, due[0], c.knownStates(due[0]))
 }
 
-// readGroup reads a job and takes it over; Slurm's word that it doesn't exist removes it.
-func (c *Cache) readGroup(ctx context.Context, id uint32, states string) error {
-	sequence := c.nextSequence()
-	var records []slurm.Job
-	var err error
-	if r, ok := c.client.(jobRecords); ok {
-		records, err = r.JobRecords(ctx, id)
-	} else {
-		var j slurm.Job
-		j, err = c.client.Job(ctx, id)
-		records = []slurm.Job{j}
-	}
-	if err != nil && !errors.Is(err, slurm.ErrNotFound) {
-		return err
-	}
-	if err != nil {
-		records = nil
-	}
-	return c.takeOver(ctx, id, slices.DeleteFunc(records, func(j slurm.Job) bool { return groupOf(j) != id }), states, sequence)
-}
-
-// RefreshJob reads a job from Slurm now, so that a reader sees the effect of its
-// own write. It returns false, and no error, if Slurm doesn't know the job.
-func (c *Cache) RefreshJob(ctx context.Context, id uint32) (bool, error) {
-	c.mu.RLock()
-	of := id
-	if j, ok := c.jobs[id]; ok {
-		of = j.group
-	}
-	c.mu.RUnlock()
-	// No text for the states: the next poll compares anew, which costs one more read.
-	if err := c.readGroup(ctx, of, ""); err != nil {
-		return false, err
-	}
-	_, ok := c.Job(id)
-	return ok, nil
-}
-
-// takeOver makes records the content of a group, with the allocations of running
-// external jobs, so that whoever sees such a job run also sees where.
-func (c *Cache) takeOver(ctx context.Context, id uint32, records []slurm.Job, states string, sequence uint64) error {
-	allocations := map[uint32]*slurm.Allocation{}
-	for _, j := range records {
-		if !j.External() || !j.States.Has(slurm.JobRunning) {
-			continue
-		}
-		if a := c.knownAllocation(j); a != nil {
-			allocations[j.ID] = a
-			continue
-		}
-		a, err := c.client.Allocation(ctx, j.ID)
-		switch {
-		case err == nil:
-			allocations[j.ID] = &a
-		case errors.Is(err, slurm.ErrNotFound) || errors.Is(err, slurm.ErrInvalid):
-			states = "" // it ended just now: the next poll reads it again
-		default:
-			return err
-		}
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.setGroup(id, records, allocations, states, sequence)
-	return nil
-}
-
-// knownAllocation returns what is known of the same run of the same job.
-func (c *Cache) knownAllocation(j slurm.Job) *slurm.Allocation {
+func (c *Cache) knownStates(id uint32) string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	old, ok := c.jobs[j.ID]
-	if ok && old.record.SLUID == j.SLUID && old.record.StartTime.Equal(j.StartTime) && old.record.Nodes == j.Nodes {
-		return old.allocation
+	if g, ok := c.groups[id]; ok {
+		return g.states
 	}
-	return nil
+	return ""
 }
 
-// setGroup takes over what one read found. c.mu is held.
-func (c *Cache) setGroup(id uint32, records []slurm.Job, allocations map[uint32]*slurm.Allocation, states string, sequence uint64) {
-	g, known := c.groups[id]
-	if !known {
-		g = &group{members: map[uint32]bool{}}
-	}
-	found := map[uint32]bool{}
-	for _, j := range records {
-		found[j.ID] = true
-		old, had := c.jobs[j.ID]
-		if had && old.sequence > sequence {
-			states = "" // something newer is there already
-			continue
-		}
-		allocation := allocations[j.ID]
-		if had && allocation == nil && old.record.SLUID == j.SLUID {
-			allocation = old.allocation // an ended job keeps what it had
-		}
-		c.jobs[j.ID] = &job{record: j, allocation: allocation, sequence: sequence, group: id}
-		g.members[j.ID] = true
-		c.publishJob(old, &j)
-	}
-	for member := range g.members {
-		if old := c.jobs[member]; !found[member] && old.sequence <= sequence {
-			delete(g.members, member)
-			delete(c.jobs, member)
-			c.publish(jobEvent(&old.record, nil))
-		}
-	}
-	if len(g.members) == 0 {
-		delete(c.groups, id)
-		return
-	}
-	g.states, g.read = states, c.options.Clock.Now()
-	c.groups[id] = g
-}
-
-func (c *Cache) publishJob(old *job, now *slurm.Job) {
-	switch {
-	case old == nil:
-		c.publish(jobEvent(nil, now))
-	case old.record.SLUID != now.SLUID:
-		c.publish(jobEvent(&old.record, nil))
-		c.publish(jobEvent(nil, now))
-	case !reflect.DeepEqual(old.record, *now):
-		c.publish(jobEvent(&old.record, now))
-	}
-}
-
-// reread reads again some of the jobs whose details are the oldest.
-func (p *jobPoller) reread(ctx context.Context, states map[uint32]string) error {
-	now := p.options.Clock.Now()
-	p.mu.RLock()
+// old returns the unfinished jobs that are due to be read again, of those that pick names, the oldest first.
+func (c *Cache) old(now time.Time, pick func(*group) bool) []uint32 {
+	c.mu.RLock()
 	due := map[uint32]time.Time{}
-	for id, g := range p.groups {
+	for id, g := range c.groups {
 		limit := rereadRunning
-		if strings.Contains(states[id], slurm.JobPending) {
+		if g.waiting {
 			limit = rereadWaiting
 		}
-		if states[id] == g.states && p.unfinished(g) && now.Sub(g.read) >= limit {
+		if g.unfinished && now.Sub(g.read) >= limit && pick(g) {
 			due[id] = g.read
 		}
 	}
-	p.mu.RUnlock()
-	oldest := slices.SortedFunc(maps.Keys(due), func(a, b uint32) int {
+	c.mu.RUnlock()
+	return slices.SortedFunc(maps.Keys(due), func(a, b uint32) int {
 		return cmp.Or(due[a].Compare(due[b]), cmp.Compare(a, b))
 	})
-	return p.each(min(len(oldest), rereadPerPoll), func(i int) error { return p.readGroup(ctx, oldest[i], states[oldest[i]]) })
-}
-
-// unfinished tells whether a job of the group has yet to end. c.mu is held.
-func (c *Cache) unfinished(g *group) bool {
-	for id := range g.members {
-		if !c.jobs[id].record.States.JobEnded() {
-			return true
-		}
-	}
-	return false
 }

@@ -21,17 +21,19 @@ type deltaNodes interface {
 	NodesSince(ctx context.Context, since time.Time) ([]slurm.Node, time.Time, error)
 }
 
+// nodePoller is used by one goroutine.
 type nodePoller struct {
 	*Cache
 	since   time.Time
 	checked string // the node that was checked last
 }
 
-func (p *nodePoller) poll(ctx context.Context) error {
+// poll reads the nodes if any changed, and tells whether one did.
+func (p *nodePoller) poll(ctx context.Context) (changed bool, err error) {
 	start, sequence := p.options.Clock.Now(), p.nextSequence()
 	nodes, err := p.list(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if nodes != nil {
 		missing := p.update(nodes, sequence)
@@ -48,7 +50,7 @@ func (p *nodePoller) poll(ctx context.Context) error {
 			delete(p.deleted, name) // no list that was asked for earlier is under way
 		}
 	}
-	return nil
+	return nodes != nil, nil
 }
 
 func (p *nodePoller) list(ctx context.Context) ([]slurm.Node, error) {
@@ -61,18 +63,19 @@ func (p *nodePoller) list(ctx context.Context) ([]slurm.Node, error) {
 		return nodes, err
 	}
 	nodes, since, err := delta.NodesSince(ctx, p.since)
-	if err == nil && nodes == nil && p.lost(ctx) {
-		nodes, since, err = delta.NodesSince(ctx, time.Time{})
-	}
 	if err == nil {
 		p.since = since
 	}
 	return nodes, err
 }
 
-// lost tells whether a known node, each time another, is unknown to Slurm, though
-// Slurm said that nothing changed: it says so too after its last node was deleted.
-func (p *nodePoller) lost(ctx context.Context) bool {
+// check is the chore that looks for a known node, each time another, that is
+// unknown to Slurm, though Slurm said that nothing changed: it says so too after
+// its last node was deleted.
+func (p *nodePoller) check(ctx context.Context) (bool, error) {
+	if _, ok := p.client.(deltaNodes); !ok {
+		return false, nil
+	}
 	p.mu.RLock()
 	var first, next string
 	for name := range p.nodes {
@@ -85,11 +88,14 @@ func (p *nodePoller) lost(ctx context.Context) bool {
 	}
 	p.mu.RUnlock()
 	if p.checked = cmp.Or(next, first); p.checked == "" {
-		return false
+		return false, nil
 	}
 	there, err := p.RefreshNode(ctx, p.checked)
-	p.report(ctx, err)
-	return err == nil && !there
+	if err == nil && !there {
+		p.since = time.Time{}
+		_, err = p.poll(ctx)
+	}
+	return true, err
 }
 
 // update takes over a list and returns the names that it lacks.
@@ -116,12 +122,14 @@ func (c *Cache) setNode(n slurm.Node, sequence uint64) {
 		return
 	}
 	delete(c.deleted, n.Name)
-	c.nodes[n.Name] = &node{record: n, sequence: sequence}
+	now := &node{record: n, sequence: sequence}
+	c.nodes[n.Name] = now
+	c.nodesBy.update(n.Name, old, now)
 	switch {
 	case !known:
-		c.publish(nodeEvent(nil, &n))
+		c.publish(nodeEvent(nil, &now.record))
 	case !sameNode(old.record, n):
-		c.publish(nodeEvent(&old.record, &n))
+		c.publish(nodeEvent(&old.record, &now.record))
 	}
 }
 
@@ -159,6 +167,7 @@ func (c *Cache) RefreshNode(ctx context.Context, name string) (bool, error) {
 	}
 	if old, known := c.nodes[name]; known && old.sequence <= sequence {
 		delete(c.nodes, name)
+		c.nodesBy.update(name, old, nil)
 		c.deleted[name] = sequence
 		c.publish(nodeEvent(&old.record, nil))
 	}

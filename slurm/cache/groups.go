@@ -1,0 +1,243 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/slinky-hpc/slinky/slurm"
+)
+
+// job is one record. It is replaced, never changed, so readers need the lock only to find it.
+type job struct {
+	record     slurm.Job
+	allocation *slurm.Allocation
+	key        string
+	sequence   uint64
+	group      uint32
+}
+
+// group is what the list of states gives under one id: a job, a job array with
+// all its tasks, or a heterogeneous job with its components. The records of
+// tasks that started and of components have ids of their own.
+type group struct {
+	// states is how the list gave it when the records were last read; "" to read them again.
+	states  string
+	members []uint32
+	read    time.Time
+	// unfinished and waiting tell whether any member is.
+	unfinished, waiting bool
+}
+
+// groupOf returns the id that the list of states has a record under.
+func groupOf(j slurm.Job) uint32 {
+	if array, ok := j.ArrayJobID.Get(); ok && array != 0 {
+		return uint32(array)
+	}
+	if leader, ok := j.HetJobID.Get(); ok && leader != 0 {
+		return uint32(leader)
+	}
+	return j.ID
+}
+
+// jobRecords is a client that reads all records of a job array at once.
+type jobRecords interface {
+	JobRecords(ctx context.Context, id uint32) ([]slurm.Job, error)
+}
+
+// records reads what Slurm has under an id; nothing, and no error, if it knows no such job.
+func (c *Cache) records(ctx context.Context, id uint32) (records []slurm.Job, err error) {
+	if r, ok := c.client.(jobRecords); ok {
+		records, err = r.JobRecords(ctx, id)
+	} else {
+		var j slurm.Job
+		j, err = c.client.Job(ctx, id)
+		records = []slurm.Job{j}
+	}
+	switch {
+	case errors.Is(err, slurm.ErrNotFound):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return records, nil
+}
+
+// readGroup reads a job and takes it over; Slurm's word that it doesn't exist removes it.
+func (c *Cache) readGroup(ctx context.Context, id uint32, states string) error {
+	sequence := c.nextSequence()
+	records, err := c.records(ctx, id)
+	if err != nil {
+		return err
+	}
+	return c.takeOver(ctx, id, slices.DeleteFunc(records, func(j slurm.Job) bool { return groupOf(j) != id }), states, sequence)
+}
+
+// RefreshJob reads a job from Slurm now, so that a reader sees the effect of its
+// own write. It returns false, and no error, if Slurm doesn't know the job.
+func (c *Cache) RefreshJob(ctx context.Context, id uint32) (bool, error) {
+	c.mu.RLock()
+	of := id
+	if j, ok := c.jobs[id]; ok {
+		of = j.group
+	}
+	c.mu.RUnlock()
+	sequence := c.nextSequence()
+	records, err := c.records(ctx, of)
+	if err != nil {
+		return false, err
+	}
+	var mine []slurm.Job
+	found, other := false, uint32(0)
+	for _, j := range records {
+		found = found || j.ID == id
+		if group := groupOf(j); group == of {
+			mine = append(mine, j)
+		} else {
+			other = group
+		}
+	}
+	// No text for the states: the next poll compares anew, which costs one more read.
+	if err := c.takeOver(ctx, of, mine, "", sequence); err != nil {
+		return false, err
+	}
+	if other != 0 && len(mine) == 0 { // a task or component that wasn't known as one
+		if err := c.readGroup(ctx, other, ""); err != nil {
+			return false, err
+		}
+	}
+	_, there := c.Job(id)
+	return found && there, nil
+}
+
+// takeOver makes records the content of a group, with the allocations of running
+// external jobs, so that whoever sees such a job run also sees where.
+func (c *Cache) takeOver(ctx context.Context, id uint32, records []slurm.Job, states string, sequence uint64) error {
+	read := make([]*job, len(records))
+	for i, j := range records {
+		read[i] = &job{record: j, sequence: sequence, group: id, key: c.options.Key(j.Clone())}
+		if !j.External() || !j.States.Has(slurm.JobRunning) {
+			continue
+		}
+		if read[i].allocation = c.knownAllocation(j); read[i].allocation != nil {
+			continue
+		}
+		a, err := c.client.Allocation(ctx, j.ID)
+		switch {
+		case err == nil:
+			read[i].allocation = &a
+		case errors.Is(err, slurm.ErrNotFound) || errors.Is(err, slurm.ErrInvalid):
+			states = "" // it ended just now: the next poll reads it again
+		default:
+			return err
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.setGroup(id, read, states, sequence)
+	return nil
+}
+
+// knownAllocation returns what is known of the same run of the same job.
+func (c *Cache) knownAllocation(j slurm.Job) *slurm.Allocation {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	old, ok := c.jobs[j.ID]
+	if ok && old.record.SLUID == j.SLUID && old.record.StartTime.Equal(j.StartTime) && old.record.Nodes == j.Nodes {
+		return old.allocation
+	}
+	return nil
+}
+
+// setGroup takes over what one read found. c.mu is held.
+func (c *Cache) setGroup(id uint32, read []*job, states string, sequence uint64) {
+	var before []uint32
+	if g, known := c.groups[id]; known {
+		before = g.members
+	}
+	g := &group{members: make([]uint32, 0, len(read)), read: c.options.Clock.Now()}
+	for _, now := range read {
+		member := now.record.ID
+		if old, had := c.jobs[member]; had && old.sequence > sequence {
+			states = "" // something newer is there already
+		} else {
+			c.setJob(member, now)
+		}
+		if c.jobs[member].group == id {
+			g.add(member, &c.jobs[member].record)
+		}
+	}
+	for _, member := range before {
+		old, there := c.jobs[member]
+		switch {
+		case !there || old.group != id || slices.Contains(g.members, member):
+		case old.sequence > sequence:
+			states = ""
+			g.add(member, &old.record)
+		default:
+			c.removeJob(member)
+		}
+	}
+	if len(g.members) == 0 {
+		delete(c.groups, id)
+		return
+	}
+	g.states = states
+	c.words.text(&g.states)
+	c.groups[id] = g
+}
+
+func (g *group) add(member uint32, record *slurm.Job) {
+	if slices.Contains(g.members, member) {
+		return // a list that names a job twice
+	}
+	g.members = append(g.members, member)
+	g.unfinished = g.unfinished || !record.States.JobEnded()
+	g.waiting = g.waiting || record.States.Has(slurm.JobPending)
+}
+
+// setJob replaces a record. c.mu is held.
+func (c *Cache) setJob(id uint32, now *job) {
+	c.words.job(&now.record)
+	old := c.jobs[id]
+	if old != nil && now.allocation == nil && old.record.SLUID == now.record.SLUID {
+		now.allocation = old.allocation // an ended job keeps what it had
+	}
+	c.jobs[id] = now
+	c.jobsBy.update(id, old, now)
+	if old != nil && old.group != now.group {
+		c.leave(old.group, id)
+	}
+	switch {
+	case old == nil:
+		c.publish(jobEvent(nil, &now.record))
+	case old.record.SLUID != now.record.SLUID:
+		c.publish(jobEvent(&old.record, nil))
+		c.publish(jobEvent(nil, &now.record))
+	case !reflect.DeepEqual(&old.record, &now.record):
+		c.publish(jobEvent(&old.record, &now.record))
+	}
+}
+
+// removeJob removes a record that Slurm doesn't have. c.mu is held.
+func (c *Cache) removeJob(id uint32) {
+	old := c.jobs[id]
+	delete(c.jobs, id)
+	c.jobsBy.update(id, old, nil)
+	c.publish(jobEvent(&old.record, nil))
+}
+
+// leave takes a record out of the group that it was in: its id was given to another job. c.mu is held.
+func (c *Cache) leave(id, member uint32) {
+	g, ok := c.groups[id]
+	if !ok {
+		return
+	}
+	g.members = slices.DeleteFunc(slices.Clone(g.members), func(m uint32) bool { return m == member })
+	g.states = ""
+	if len(g.members) == 0 {
+		delete(c.groups, id)
+	}
+}

@@ -1,0 +1,122 @@
+package cache
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/slinky-hpc/slinky/slurm"
+)
+
+// calls sums up what was asked.
+func calls(counted map[string]int) (n int) {
+	for _, v := range counted {
+		n += v
+	}
+	return n
+}
+
+// TestIdleLoad is the promise of two small calls in a period, whoever reads.
+func TestIdleLoad(t *testing.T) {
+	for name, consumers := range map[string]int{"nobody": 0, "many": 100} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newControllerFake()
+				for id := range uint32(1000) {
+					f.put(id+1, "s", slurm.JobRunning)
+				}
+				for _, name := range []string{"x1", "x2", "x3"} {
+					f.nodes[name] = slurm.Node{Name: name, States: slurm.StatesOf(slurm.NodeIdle)}
+				}
+				c, _ := start(t, f, Options{})
+				for range consumers {
+					defer c.Subscribe(func(Event) { c.Job(1) })()
+				}
+				f.unchanged = true
+				time.Sleep(2 * time.Minute) // until it counts as idle
+				synctest.Wait()
+				f.counted()
+				const periods = 600
+				for range periods {
+					time.Sleep(2 * time.Second)
+					synctest.Wait()
+					c.JobsOfUser("alice")
+				}
+				counted := f.counted()
+				t.Logf("in %d periods: %v", periods, counted)
+				if n := calls(counted); n > 2*periods {
+					t.Errorf("%d calls in %d periods: %v, want two in each at most", n, periods, counted)
+				}
+				check(t, "lists of all jobs or nodes", counted["jobs"]+counted["nodes"], 0)
+				for _, call := range []string{"states", "nodes unchanged", "diag", "node", "job"} {
+					if counted[call] == 0 {
+						t.Errorf("no call %q in %d periods", call, periods)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestWaitingJobsLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newControllerFake()
+		for id := range uint32(3000) {
+			f.put(id+1, "s", slurm.JobPending)
+		}
+		c, _ := start(t, f, Options{})
+		defer c.Await()()
+		f.unchanged = true
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		f.counted()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		counted := f.counted()
+		if n := counted["job"]; n > 16*60+32 {
+			t.Errorf("%d jobs were read again in a minute, want 16 a second at most", n)
+		}
+		check(t, "quick polls in a minute", counted["states"] > 500, true)
+	})
+}
+
+func TestSlowListIsAskedForLess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newControllerFake()
+		f.put(1, "a", slurm.JobRunning)
+		f.takes = 3 * time.Second
+		c, _ := start(t, f, Options{})
+		defer c.Await()()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		f.counted()
+		time.Sleep(150 * time.Second)
+		synctest.Wait()
+		check(t, "lists of 3 s in 150 s", f.counted()["states"], 10)
+	})
+}
+
+// TestMidnight: slurmctld's statistics begin anew, and that is no start.
+func TestMidnight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newControllerFake()
+		f.put(1, "a", slurm.JobRunning)
+		f.diag = slurm.Diag{Since: time.Now().Add(-time.Hour), JobsSubmitted: 10}
+		_, l := start(t, f, Options{})
+		f.unchanged = true
+		l.take(false)
+		f.counted()
+		f.set(func() {
+			f.diag = slurm.Diag{Since: time.Now().Truncate(24 * time.Hour).Add(24*time.Hour + time.Second)}
+		})
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		check(t, "reads after midnight", f.counted()["job"], 0)
+
+		f.put(1, "b", slurm.JobRunning)
+		f.set(func() { f.diag.Since = f.diag.Since.Add(time.Hour) })
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		check(t, "events after a start", l.take(false), []string{"1/a RUNNING > -", "- > 1/b RUNNING"})
+	})
+}

@@ -1,0 +1,145 @@
+package cache
+
+import (
+	"context"
+	"time"
+)
+
+// maxPause bounds how far failures slow polling down.
+const maxPause = 30 * time.Second
+
+// slowed returns the pause after some failures in a row.
+func slowed(pause time.Duration, failures int) time.Duration {
+	for range failures {
+		pause = min(2*pause, max(pause, maxPause))
+	}
+	return pause
+}
+
+// pollJobs polls again and again. poll returns how long the list of states
+// took: a slow server is left four times as much time before the next.
+func (c *Cache) pollJobs(ctx context.Context, poll func(context.Context) (time.Duration, error)) {
+	failures := 0
+	for ctx.Err() == nil {
+		took, err := poll(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			failures++
+			c.report(ctx, err)
+		} else {
+			if failures > 0 {
+				poke(c.recovered)
+			}
+			failures = 0
+		}
+		for waited := time.Duration(0); ; {
+			pause := max(slowed(c.jobPeriod(), failures), 4*took) - waited
+			if pause <= 0 {
+				break
+			}
+			before := c.options.Clock.Now()
+			select {
+			case <-ctx.Done():
+				return
+			case <-c.options.Clock.After(pause):
+			case <-c.wake: // the period may have become shorter
+			}
+			waited += c.options.Clock.Now().Sub(before)
+		}
+	}
+}
+
+func (c *Cache) report(ctx context.Context, err error) {
+	if err != nil && ctx.Err() == nil {
+		c.options.OnError(err)
+	}
+}
+
+func (c *Cache) jobPeriod() time.Duration {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.awaiting > 0 || c.backlog {
+		return c.options.Fast
+	}
+	return c.options.Slow
+}
+
+// chore is something to do now and then beside the polling of jobs.
+type chore struct {
+	every    time.Duration
+	due      time.Time
+	failures int
+
+	// do tells whether it asked Slurm for anything.
+	do func(context.Context) (bool, error)
+}
+
+// doChores does one chore after the other, the longest due first, and no two
+// within a slow period once each was done: that bounds the load.
+func (c *Cache) doChores(ctx context.Context) {
+	start := c.options.Clock.Now()
+	nodes, controller := &nodePoller{Cache: c}, &controllerWatch{Cache: c}
+	diag := &chore{every: 3 * c.options.Slow, due: start, do: controller.look}
+	chores := []*chore{
+		{every: c.options.Nodes, due: start, do: func(ctx context.Context) (bool, error) {
+			changed, err := nodes.poll(ctx)
+			if changed {
+				diag.due = c.options.Clock.Now() // a start of slurmctld changes all nodes
+			}
+			return true, err
+		}},
+		diag,
+		{every: 6 * c.options.Nodes, due: start.Add(6 * c.options.Nodes), do: nodes.check},
+		{every: 5 * c.options.Slow, due: start.Add(5 * c.options.Slow), do: c.rereadRunning},
+	}
+	gap := min(c.options.Slow, c.options.Nodes)
+	free := start
+	for first := 2; ctx.Err() == nil; first-- {
+		next := chores[0]
+		for _, x := range chores {
+			if x.due.Before(next.due) {
+				next = x
+			}
+		}
+		if first <= 0 && !c.waitUntil(ctx, next.due, free, chores) {
+			continue
+		}
+		began := c.options.Clock.Now()
+		asked, err := next.do(ctx)
+		now := c.options.Clock.Now()
+		next.failures++
+		if err == nil {
+			next.failures = 0
+		}
+		c.report(ctx, err)
+		next.due = now.Add(max(slowed(next.every, next.failures), 4*now.Sub(began)))
+		if asked {
+			free = now.Add(gap)
+		}
+	}
+}
+
+// waitUntil waits for the later of two times, and returns false when what is
+// due has to be looked at again.
+func (c *Cache) waitUntil(ctx context.Context, due, free time.Time, chores []*chore) bool {
+	now := c.options.Clock.Now()
+	pause := max(due.Sub(now), free.Sub(now))
+	if pause <= 0 {
+		return true
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-c.options.Clock.After(pause):
+		return true
+	case <-c.recovered:
+		for _, x := range chores {
+			if x.failures > 0 {
+				x.due, x.failures = c.options.Clock.Now(), 0
+			}
+		}
+		return false
+	}
+}
