@@ -27,10 +27,25 @@ func freePorts(n int) ([]int, error) {
 	return ports, nil
 }
 
+type file struct {
+	name string
+	data []byte
+	mode os.FileMode
+}
+
+// settings are for init.sh.
+func settings(o Options, ports []int) []byte {
+	accountingPort := 0
+	if o.WithAccounting {
+		accountingPort = ports[3]
+	}
+	return fmt.Appendf(nil, "REST_PORT=%d\nCONTROLLER_PORT=%d\nACCOUNTING_PORT=%d\nNODES=%d\n", ports[1], ports[0], accountingPort, o.Nodes)
+}
+
 // writeFiles makes a cluster's folder and returns the key for tokens. The ports
 // are slurmctld's, slurmrestd's, the one external nodes stand for, and one for each slurmd.
 func writeFiles(dir string, o Options, ports []int) ([]byte, error) {
-	for name, mode := range map[string]os.FileMode{"etc": 0o755, "run": 0o755, "log": 0o777, "tmp": 0o777, "ctld": 0o700, "slurmd": 0o755} {
+	for name, mode := range map[string]os.FileMode{"etc": 0o755, "run": 0o755, "log": 0o777, "tmp": 0o777, "ctld": 0o700, "slurmd": 0o755, "db": 0o700} {
 		path := filepath.Join(dir, name)
 		if err := os.Mkdir(path, 0o700); err != nil {
 			return nil, err
@@ -45,32 +60,31 @@ func writeFiles(dir string, o Options, ports []int) ([]byte, error) {
 	secret := make([]byte, 1024)
 	rand.Read(secret)
 	key := []byte(rand.Text() + rand.Text())
-	files := []struct {
-		name string
-		data []byte
-		mode os.FileMode
-	}{
+	files := []file{
 		{"etc/slurm.key", secret, 0o600},
 		{"etc/jwt_hs256.key", key, 0o600},
 		{"etc/slurm.conf", []byte(slurmConf(o, ports)), 0o644},
 		{"etc/cgroup.conf", []byte("CgroupPlugin=disabled\n"), 0o644},
 		{"etc/gres.conf", []byte(o.GRESConf), 0o644},
 		{"init.sh", initScript, 0o755},
-		{"settings", fmt.Appendf(nil, "REST_PORT=%d\nCONTROLLER_PORT=%d\nNODES=%d\n", ports[1], ports[0], o.Nodes), 0o644},
+		{"settings", settings(o, ports), 0o644},
 	}
 	if o.Topology != "" {
-		files = append(files, struct {
-			name string
-			data []byte
-			mode os.FileMode
-		}{"etc/topology.yaml", []byte(o.Topology), 0o644})
+		files = append(files, file{"etc/topology.yaml", []byte(o.Topology), 0o644})
+	}
+	if o.WithAccounting {
+		files = append(files, file{"etc/slurmdbd.conf", []byte(slurmdbdConf(ports[3])), 0o600})
 	}
 	for _, f := range files {
 		if err := os.WriteFile(filepath.Join(dir, f.name), f.data, f.mode); err != nil {
 			return nil, err
 		}
 	}
-	for name, uid := range map[string]int{"etc/slurm.key": slurmUID, "etc/jwt_hs256.key": slurmUID, "ctld": slurmUID, "run": slurmUID} {
+	owners := map[string]int{"etc/slurm.key": slurmUID, "etc/jwt_hs256.key": slurmUID, "ctld": slurmUID, "run": slurmUID, "db": mysqlUID}
+	if o.WithAccounting {
+		owners["etc/slurmdbd.conf"] = slurmUID
+	}
+	for name, uid := range owners {
 		if err := os.Chown(filepath.Join(dir, name), uid, uid); err != nil {
 			return nil, err
 		}
@@ -100,14 +114,36 @@ func slurmConf(o Options, ports []int) string {
 		"MetricsType=metrics/openmetrics",
 		"SlurmctldParameters=enable_configless",
 	}
+	if o.WithAccounting {
+		lines = append(lines, "AccountingStorageType=accounting_storage/slurmdbd", "AccountingStorageHost=127.0.0.1",
+			fmt.Sprintf("AccountingStoragePort=%d", ports[3]), "AccountingStorageTRES=gres/gpu", "AccountingStorageEnforce=associations,limits,qos")
+	}
 	lines = append(lines, o.Config...)
 	for i := range o.Nodes {
 		lines = append(lines, fmt.Sprintf("NodeName=n%d NodeHostname=slurmctl NodeAddr=127.0.0.1 Port=%d CPUs=8 CoresPerSocket=8 RealMemory=16000 State=UNKNOWN",
-			i+1, ports[3+i]))
+			i+1, ports[4+i]))
 	}
 	if o.Nodes > 0 {
 		lines = append(lines, fmt.Sprintf("PartitionName=real Nodes=n[1-%d] Default=YES State=UP", o.Nodes))
 	}
 	lines = append(lines, "NodeSet=ns_ext Feature=ext", "PartitionName=ext Nodes=ns_ext State=UP")
 	return strings.Join(lines, "\n") + "\n"
+}
+
+func slurmdbdConf(port int) string {
+	return fmt.Sprintf(`AuthType=auth/slurm
+AuthAltTypes=auth/jwt
+AuthAltParameters=jwt_key=/etc/slurm/jwt_hs256.key
+AuthInfo=use_client_ids
+CommunicationParameters=NoInAddrAny
+DbdHost=slurmctl
+DbdAddr=127.0.0.1
+DbdPort=%d
+SlurmUser=slurm
+StorageType=accounting_storage/mysql
+StorageHost=localhost
+StorageUser=root
+StorageLoc=slurm_acct
+PidFile=/cluster/run/dbd.pid
+`, port)
 }

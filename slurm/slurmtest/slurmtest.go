@@ -37,6 +37,9 @@ type Options struct {
 	GRESConf string
 	// Topology, where given, is the text of topology.yaml.
 	Topology string
+	// WithAccounting adds slurmdbd and its database, and enforces associations, limits and
+	// QOS. root is the only user of the database. It takes some three seconds more.
+	WithAccounting bool
 }
 
 const quickScheduling = "bf_interval=1,sched_interval=1,sched_min_interval=0,batch_sched_delay=0,bf_continue"
@@ -77,7 +80,7 @@ func Start(t testing.TB, o Options) *Cluster {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	root, err := rootFS(ctx, t.Logf)
+	root, err := rootFS(ctx, contentFor(o.WithAccounting), t.Logf)
 	if err != nil {
 		t.Fatalf("root file system for Slurm: %v", err)
 	}
@@ -129,7 +132,7 @@ func startOnce(ctx context.Context, t testing.TB, root string, o Options) (*Clus
 			t.Error(err)
 		}
 	})
-	ports, err := freePorts(3 + o.Nodes)
+	ports, err := freePorts(4 + o.Nodes)
 	if err != nil {
 		return c, err
 	}
