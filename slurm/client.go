@@ -1,9 +1,6 @@
 package slurm
 
-import (
-	"context"
-	"time"
-)
+import "context"
 
 // Jobs reads and writes jobs. All methods return errors of this package's kinds (see Error).
 type Jobs interface {
@@ -32,7 +29,8 @@ type Nodes interface {
 	DeleteNode(ctx context.Context, name string) error
 }
 
-// Client is a connection to one Slurm cluster, acting as one user.
+// Client is what most programs need of one Slurm cluster, acting as one user. A
+// rest.Client also is a Reservations, Accounting, Statistics and Licenses.
 type Client interface {
 	Jobs
 	Nodes
@@ -41,24 +39,4 @@ type Client interface {
 	Ping(ctx context.Context) ([]Ping, error)
 	// Reconfigure makes slurmctld read its configuration again.
 	Reconfigure(ctx context.Context) error
-}
-
-// Diag are statistics of slurmctld.
-type Diag struct {
-	// Since is when counting began: at slurmctld's start, and anew each midnight UTC. It
-	// is zero within slurmctld's first second.
-	Since time.Time
-	// JobsSubmitted and JobsStarted count from Since on.
-	JobsSubmitted, JobsStarted uint64
-}
-
-// Ping is one controller's answer.
-type Ping struct {
-	Hostname string
-	// Mode is "primary" or "backup" followed by a number.
-	Mode       string
-	Responding bool
-	Primary    bool
-	// Status is Slurm's sentence on a controller that doesn't respond; empty before Slurm 26.05.
-	Status string
 }

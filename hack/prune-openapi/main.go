@@ -6,7 +6,8 @@
 //
 // The plan lists the operations and schemas that are used, and the properties
 // of each schema. A name that the document doesn't have is an error, unless the
-// plan marks it with "?": that is how a change in a new Slurm version is noticed.
+// plan marks it with "?", for what some version lacks: that is how a change in a
+// new Slurm version is noticed.
 package main
 
 import (

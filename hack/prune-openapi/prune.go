@@ -9,7 +9,8 @@ import (
 )
 
 type plan struct {
-	// Operations maps a path below the version to its methods.
+	// Operations maps a path below the version to its methods. The path starts with the
+	// plugin, as "slurm/" or "slurmdb/".
 	Operations map[string][]string `json:"operations"`
 	// Schemas are the roots; what they refer to is kept with them.
 	Schemas []string `json:"schemas"`
@@ -48,18 +49,24 @@ type pruner struct {
 func prune(doc document, p plan, version string) (map[string]any, error) {
 	pr := &pruner{plan: p, from: doc.Components.Schemas, prefix: version + "_", kept: map[string]schema{}}
 	for _, path := range slices.Sorted(maps.Keys(p.Operations)) {
-		full := "/slurm/" + version + "/" + path
+		plugin, rest, _ := strings.Cut(path, "/")
+		full := "/" + plugin + "/" + version + "/" + rest
 		for _, method := range p.Operations[path] {
-			if _, ok := doc.Paths[full][method]; !ok {
+			method, optional := strings.CutPrefix(method, "?")
+			if _, ok := doc.Paths[full][method]; !ok && !optional {
 				pr.missing("operation %s %s", method, full)
 			}
 		}
 	}
 	for _, name := range p.Schemas {
-		pr.keep(name)
+		name, optional := strings.CutPrefix(name, "?")
+		if _, ok := pr.from[pr.prefix+name]; ok || !optional {
+			pr.keep(name)
+		}
 	}
 	for name := range p.Properties {
-		if root, _, nested := strings.Cut(name, "."); pr.kept[root] == nil && !nested {
+		name, optional := strings.CutPrefix(name, "?")
+		if root, _, nested := strings.Cut(name, "."); pr.kept[root] == nil && !nested && !optional {
 			pr.missing("schema %s, which the plan lists properties of,", name)
 		}
 	}
@@ -107,7 +114,7 @@ func (p *pruner) copy(where string, src schema) schema {
 		out["x-go-type"] = "dialect." + t
 		out["x-go-type-import"] = map[string]any{"path": dialectImport}
 		if src["type"] == "array" {
-			out["items"] = schema{"type": "string"}
+			out["items"] = schema{"type": "string"} // the generator wants some
 		}
 		return out
 	}
@@ -126,6 +133,9 @@ func (p *pruner) copy(where string, src schema) schema {
 
 func (p *pruner) properties(where string, src map[string]any) schema {
 	names, listed := p.plan.Properties[where]
+	if !listed {
+		names, listed = p.plan.Properties["?"+where]
+	}
 	if !listed {
 		names = slices.Sorted(maps.Keys(src))
 	}
@@ -151,7 +161,12 @@ func (p *pruner) properties(where string, src map[string]any) schema {
 // ownType returns the hand-written type of package dialect that stands for a
 // schema, where slurmrestd sends more than one form of it.
 func ownType(where string, src schema) string {
-	if strings.HasSuffix(where, "_no_val_struct") {
+	switch {
+	case where == "float64_no_val_struct":
+		return "Float"
+	case where == "tres_list":
+		return "TRES"
+	case strings.HasSuffix(where, "_no_val_struct"):
 		return "Number"
 	}
 	if items, ok := src["items"].(map[string]any); ok && items["type"] == "string" {

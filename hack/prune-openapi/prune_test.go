@@ -25,9 +25,9 @@ func testDocument() document {
 
 func TestPrune(t *testing.T) {
 	p := plan{
-		Operations: map[string][]string{"ping/": {"get"}},
-		Schemas:    []string{"job"},
-		Properties: map[string][]string{"job": {"id", "limit", "state", "?gone"}},
+		Operations: map[string][]string{"slurm/ping/": {"get", "?put"}},
+		Schemas:    []string{"job", "?new"},
+		Properties: map[string][]string{"job": {"id", "limit", "state", "?gone"}, "?new": {"x"}},
 	}
 	got, err := prune(testDocument(), p, "v1")
 	if err != nil {
@@ -49,7 +49,7 @@ func TestPrune(t *testing.T) {
 
 func TestPruneTellsWhatIsMissing(t *testing.T) {
 	p := plan{
-		Operations: map[string][]string{"ping/": {"post"}},
+		Operations: map[string][]string{"slurm/ping/": {"post"}},
 		Schemas:    []string{"job", "node"},
 		Properties: map[string][]string{"job": {"gone"}, "never": {"x"}},
 	}

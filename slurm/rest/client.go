@@ -29,7 +29,11 @@ type Client struct {
 	chosen *dialect.Dialect
 }
 
-var _ slurm.Client = (*Client)(nil)
+var (
+	_ slurm.Client     = (*Client)(nil)
+	_ slurm.Statistics = (*Client)(nil)
+	_ slurm.Licenses   = (*Client)(nil)
+)
 
 // New returns a client. It makes no call yet.
 func New(c Config) (*Client, error) {
@@ -102,7 +106,7 @@ func (c *Client) dialect(ctx context.Context) (dialect.Dialect, error) {
 	}
 	return dialect.Dialect{}, &slurm.Error{
 		Kind: slurm.ErrInvalid, Op: "find slurmrestd's version", HTTPStatus: http.StatusNotFound,
-		Text: fmt.Sprintf("%s offers none of %s; they come with Slurm 25.11 and later", c.base.Redacted(), strings.Join(tried, ", ")),
+		Text: fmt.Sprintf("%s offers none of %s; they come with Slurm 25.05 and later", c.base.Redacted(), strings.Join(tried, ", ")),
 	}
 }
 
@@ -121,13 +125,19 @@ type call struct {
 	// name is what is tried, and on what, for error texts.
 	name         string
 	method, path string
-	query        url.Values
+	// plugin is the first part of the URL; "slurm" if empty.
+	plugin string
+	query  url.Values
 	// list: reads many things, so it may take long. single: reads or changes one named thing.
 	list, single bool
 	// read: changes nothing, may be repeated. creates: success has a job id.
 	read, creates bool
 	// nodeLine: the body has a line of configuration.
 	nodeLine bool
+	// nothing is what it means when a write changed nothing.
+	nothing string
+	// since is the oldest version that has it; all do if empty.
+	since string
 }
 
 func (c *Client) timeout(op call) time.Duration {
@@ -168,6 +178,10 @@ func (c *Client) once(ctx context.Context, op call, body func(dialect.Dialect) a
 		}
 		return nil, err
 	}
+	if d.Version < op.since {
+		return nil, &slurm.Error{Kind: slurm.ErrInvalid, Op: op.name,
+			Text: fmt.Sprintf("it needs slurmrestd's data parser %s or newer; this slurmrestd is spoken to in %s", op.since, d.Version)}
+	}
 	var content any
 	if body != nil {
 		content = body(d)
@@ -176,8 +190,16 @@ func (c *Client) once(ctx context.Context, op call, body func(dialect.Dialect) a
 	if err != nil {
 		return nil, err
 	}
-	if a.status == http.StatusNotModified {
+	switch {
+	case a.status != http.StatusNotModified:
+	case op.read && op.query.Has("update_time"):
 		return nil, nil
+	case op.plugin != database: // nobody asked what changed
+		return nil, &slurm.Error{Kind: slurm.ErrUnavailable, Op: op.name, HTTPStatus: a.status, Text: "not an answer to this call"}
+	case op.method == http.MethodDelete:
+		return nil, notFound(op)
+	default:
+		return nil, &slurm.Error{Kind: slurm.ErrInvalid, Op: op.name, HTTPStatus: a.status, Text: op.nothing}
 	}
 	if !a.json {
 		e := plainFailure(op, a.status, a.body)

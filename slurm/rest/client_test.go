@@ -52,6 +52,7 @@ func TestVersionIsChosen(t *testing.T) {
 	}{
 		"newest of both":   {[]string{"v0.0.42", "v0.0.44", "v0.0.45"}, "v0.0.45"},
 		"older server":     {[]string{"v0.0.43", "v0.0.44"}, "v0.0.44"},
+		"oldest server":    {[]string{"v0.0.42", "v0.0.43"}, "v0.0.43"},
 		"newer server":     {[]string{"v0.0.45", "v0.0.46"}, "v0.0.45"},
 		"nothing in share": {[]string{"v0.0.40"}, ""},
 	}
@@ -68,7 +69,7 @@ func TestVersionIsChosen(t *testing.T) {
 			}, nil)
 			got, err := c.Version(t.Context())
 			if tc.want == "" {
-				if !errors.Is(err, slurm.ErrInvalid) || !strings.Contains(err.Error(), "v0.0.45, v0.0.44") {
+				if !errors.Is(err, slurm.ErrInvalid) || !strings.Contains(err.Error(), "v0.0.45, v0.0.44, v0.0.43") {
 					t.Errorf("error %v doesn't tell the versions", err)
 				}
 				return

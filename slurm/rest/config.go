@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/slinky-hpc/slinky/slurm/rest/dialect"
+	"github.com/slinky-hpc/slinky/slurm/rest/v0043"
 	"github.com/slinky-hpc/slinky/slurm/rest/v0044"
 	"github.com/slinky-hpc/slinky/slurm/rest/v0045"
 )
@@ -48,6 +49,9 @@ type Config struct {
 	// CertFile and KeyFile are the client's certificate. They are read at each handshake, so they may be renewed.
 	CertFile, KeyFile string
 
+	// Dial connects to slurmrestd in another way than by its address, such as through a tunnel. It isn't used for a unix socket.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
 	// Warn receives slurmrestd's warnings, such as a field that it ignored.
 	Warn func(op, warning string)
 }
@@ -76,7 +80,7 @@ func (c Config) withDefaults() Config {
 
 // dialects are the versions that this package knows, the newest first.
 func dialects() []dialect.Dialect {
-	return []dialect.Dialect{v0045.Dialect(), v0044.Dialect()}
+	return []dialect.Dialect{v0045.Dialect(), v0044.Dialect(), v0043.Dialect()}
 }
 
 func dialectOf(version string) (dialect.Dialect, error) {
@@ -105,6 +109,9 @@ func (c Config) endpoint() (*url.URL, *http.Transport, error) {
 		MaxIdleConnsPerHost: c.Concurrency,
 		IdleConnTimeout:     90 * time.Second,
 		TLSHandshakeTimeout: 5 * time.Second,
+	}
+	if c.Dial != nil {
+		t.DialContext = c.Dial
 	}
 	switch {
 	case u.Scheme == "unix" && u.Path != "":

@@ -68,6 +68,19 @@ func TestVersionsHaveOneShape(t *testing.T) {
 	}
 }
 
+// TestOldestVersionIsAPart is why v0043 has no types of its own either.
+func TestOldestVersionIsAPart(t *testing.T) {
+	older, newer := schemas(t, document(t, "v0.0.43")), schemas(t, document(t, "v0.0.44"))
+	// What it lacks: an allocation's layout, new nodes, and the SLUID of a job.
+	for _, name := range []string{"node_resource_layout", "node_gres_layout", "node_gres_layout_list", "openapi_create_node_req", "slurm_step_id"} {
+		delete(newer, name)
+	}
+	delete(newer["job_info"]["properties"].(map[string]any), "step_id")
+	if diff := cmp.Diff(older, newer, cmp.Transformer("compact", compact)); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func compact(s map[string]any) string {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -22,6 +22,7 @@ const (
 	codeNoReservation = 2053
 	codeJobFinished   = 2084
 	codeDeferred      = 2125 // SchedulerParameters=defer
+	codeNoResult      = 9000 // the one named thing isn't there
 )
 
 // kindOf returns the kind of failure for Slurm's number and the HTTP status.
@@ -34,6 +35,11 @@ func kindOf(op call, status, code int) error {
 		return slurm.ErrBusy
 	case codeNoJob, codeNoNode, codeNoReservation:
 		return slurm.ErrNotFound
+	case codeNoResult:
+		if op.single {
+			return slurm.ErrNotFound
+		}
+		return slurm.ErrInvalid
 	case codeUnspecified:
 		// A node line with a key that this slurmctld doesn't know; elsewhere, slurmctld stalls.
 		if op.nodeLine {
@@ -73,6 +79,8 @@ func failure(op call, status int, rep dialect.Reply) *slurm.Error {
 		}
 	}
 	switch {
+	case len(rep.Errors) == 0:
+		e.Kind, e.Text = slurm.ErrUnavailable, "the answer isn't Slurm's" // but that of something between
 	case op.single && e.Code == 0 && (status == 200 || status == 404) && !rep.Listed:
 		e.Kind = slurm.ErrNotFound // so is an unknown node told: status 200, error 0, no list
 	default:
@@ -90,6 +98,9 @@ func plainFailure(op call, status int, body []byte) *slurm.Error {
 	e := &slurm.Error{Op: op.name, HTTPStatus: status, Text: strings.ToValidUTF8(text, "?"), Kind: kindOf(op, status, 0)}
 	if status == 404 {
 		e.Kind = slurm.ErrUnavailable // no such URL: another server, or another version of it
+		if op.plugin == database {
+			e.Text = "this slurmrestd has no accounting: it runs without slurmdbd or without its plugin openapi/slurmdbd"
+		}
 	}
 	return e
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/slinky-hpc/slinky/slurm"
@@ -42,7 +43,16 @@ func (c *Client) write(ctx context.Context, op call, body func(dialect.Writer) a
 	if err != nil || rep == nil {
 		return dialect.Reply{}, err
 	}
+	if !rep.Slurm {
+		return dialect.Reply{}, foreign(op)
+	}
 	return *rep, nil
+}
+
+// foreign is the error of an answer that is no failure and doesn't have what
+// Slurm answers to the call. Only Slurm's own word makes a thing not exist.
+func foreign(op call) error {
+	return &slurm.Error{Kind: slurm.ErrUnavailable, Op: op.name, HTTPStatus: http.StatusOK, Text: "the answer isn't one to this call"}
 }
 
 func notFound(op call) error {
@@ -70,10 +80,17 @@ func (c *Client) JobStates(ctx context.Context) ([]slurm.JobState, error) {
 func (c *Client) JobRecords(ctx context.Context, id uint32) ([]slurm.Job, error) {
 	op := call{name: fmt.Sprintf("read job %d", id), path: "job/" + strconv.FormatUint(uint64(id), 10), single: true}
 	jobs, _, err := read(ctx, c, op, func(r dialect.Reader) func(io.Reader) ([]slurm.Job, dialect.Reply, error) { return r.Jobs })
-	if err == nil && len(jobs) == 0 {
-		err = notFound(op)
+	if err != nil {
+		return nil, err
 	}
-	return jobs, err
+	jobs = slices.DeleteFunc(jobs, func(j slurm.Job) bool {
+		whole := slurm.NumberOf(uint64(id))
+		return j.ID != id && j.ArrayJobID != whole && j.HetJobID != whole
+	})
+	if len(jobs) == 0 {
+		return nil, foreign(op)
+	}
+	return jobs, nil
 }
 
 // Job implements slurm.Jobs.
@@ -92,12 +109,12 @@ func (c *Client) Job(ctx context.Context, id uint32) (slurm.Job, error) {
 
 // Allocation implements slurm.Jobs.
 func (c *Client) Allocation(ctx context.Context, id uint32) (slurm.Allocation, error) {
-	op := call{name: fmt.Sprintf("read allocation of job %d", id), path: "resources/" + strconv.FormatUint(uint64(id), 10), single: true}
+	op := call{name: fmt.Sprintf("read allocation of job %d", id), path: "resources/" + strconv.FormatUint(uint64(id), 10), single: true, since: "v0.0.44"}
 	nodes, _, err := read(ctx, c, op, func(r dialect.Reader) func(io.Reader) ([]slurm.NodeAllocation, dialect.Reply, error) {
 		return r.Resources
 	})
 	if err == nil && len(nodes) == 0 {
-		err = notFound(op)
+		err = foreign(op)
 	}
 	if err != nil {
 		return slurm.Allocation{}, err

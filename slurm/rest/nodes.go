@@ -57,14 +57,14 @@ func (c *Client) Node(ctx context.Context, name string) (slurm.Node, error) {
 			return n, nil
 		}
 	}
-	return slurm.Node{}, notFound(op)
+	return slurm.Node{}, foreign(op)
 }
 
 // CreateNode implements slurm.Nodes. Comment and Extra are set by a second call,
 // because slurmctld doesn't take them at creation: if that one fails, the node
 // exists without them.
 func (c *Client) CreateNode(ctx context.Context, n slurm.NodeCreate) error {
-	op := call{name: fmt.Sprintf("create node %q", n.Name), method: http.MethodPost, path: "new/node/", nodeLine: true}
+	op := call{name: fmt.Sprintf("create node %q", n.Name), method: http.MethodPost, path: "new/node/", nodeLine: true, since: "v0.0.44"}
 	if err := plainName(op, n.Name); err != nil {
 		return err
 	}
@@ -108,8 +108,8 @@ func (c *Client) DeleteNode(ctx context.Context, name string) error {
 	return err
 }
 
-// plainName refuses what isn't the name of one node: slurmrestd would take
-// "n[1-100]" or "ALL" for many, and a slash for another URL.
+// plainName refuses what isn't the name of one thing: slurmrestd would take
+// "n[1-100]" or "ALL" for many nodes, a comma for many users, and a slash for another URL.
 func plainName(op call, name string) error {
 	ok := name != "" && len(name) <= 253 && !strings.EqualFold(name, "ALL") && !strings.EqualFold(name, "DEFAULT") && name != "." && name != ".."
 	for _, r := range name {
@@ -118,7 +118,7 @@ func plainName(op call, name string) error {
 	if ok {
 		return nil
 	}
-	return &slurm.Error{Kind: slurm.ErrInvalid, Op: op.name, Text: "a node's name has letters, digits, '-', '_' and '.' only"}
+	return &slurm.Error{Kind: slurm.ErrInvalid, Op: op.name, Text: fmt.Sprintf("%q is no plain name: it may have letters, digits, '-', '_' and '.' only, and not be a word that means all", name)}
 }
 
 // Partitions implements slurm.Client.
@@ -146,18 +146,28 @@ func (c *Client) Ping(ctx context.Context) ([]slurm.Ping, error) {
 	return pings, nil
 }
 
-// Diag returns slurmctld's statistics.
+// Diag implements slurm.Statistics.
 func (c *Client) Diag(ctx context.Context) (slurm.Diag, error) {
 	op := call{name: "read slurmctld's statistics", method: http.MethodGet, path: "diag/", read: true}
 	var out slurm.Diag
-	_, err := c.do(ctx, op, nil, func(d dialect.Dialect, a answer) (rep dialect.Reply, err error) {
+	rep, err := c.do(ctx, op, nil, func(d dialect.Dialect, a answer) (rep dialect.Reply, err error) {
 		out, rep, err = d.Read.Diag(bytes.NewReader(a.body))
 		return rep, err
 	})
+	if err == nil && !rep.Listed {
+		err = foreign(op)
+	}
 	if err != nil {
 		return slurm.Diag{}, err
 	}
 	return out, nil
+}
+
+// Licenses implements slurm.Licenses.
+func (c *Client) Licenses(ctx context.Context) ([]slurm.License, error) {
+	op := call{name: "list licenses", path: "licenses/", list: true}
+	list, _, err := read(ctx, c, op, func(r dialect.Reader) func(io.Reader) ([]slurm.License, dialect.Reply, error) { return r.Licenses })
+	return list, err
 }
 
 // Reconfigure implements slurm.Client. slurmctld answers before it is done, and

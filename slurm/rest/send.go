@@ -2,6 +2,7 @@ package rest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -82,7 +83,7 @@ func unavailable(op call, err error) *slurm.Error {
 
 func (c *Client) roundTrip(ctx context.Context, op call, d dialect.Dialect, body []byte, token string) (answer, error) {
 	u := *c.base
-	u.RawPath = strings.TrimSuffix(u.EscapedPath(), "/") + "/slurm/" + d.Version + "/" + op.path
+	u.RawPath = strings.TrimSuffix(u.EscapedPath(), "/") + "/" + cmp.Or(op.plugin, "slurm") + "/" + d.Version + "/" + op.path
 	u.Path = u.RawPath // op.path holds plain names only, see plainName
 	u.RawQuery = op.query.Encode()
 	var reader io.Reader
@@ -114,5 +115,5 @@ func (c *Client) roundTrip(ctx context.Context, op call, d dialect.Dialect, body
 		return answer{}, unavailable(op, fmt.Errorf("the answer is longer than the limit of %d bytes", c.config.MaxBody))
 	}
 	kind, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";")
-	return answer{status: res.StatusCode, json: strings.TrimSpace(kind) == "application/json", body: data}, nil
+	return answer{status: res.StatusCode, json: strings.EqualFold(strings.TrimSpace(kind), "application/json"), body: data}, nil
 }

@@ -32,6 +32,13 @@ type Reader struct {
 	Nodes      func(io.Reader) ([]slurm.Node, Reply, error)
 	Partitions func(io.Reader) ([]slurm.Partition, Reply, error)
 	Diag       func(io.Reader) (slurm.Diag, Reply, error)
+	Licenses   func(io.Reader) ([]slurm.License, Reply, error)
+
+	Reservations func(io.Reader) ([]slurm.Reservation, Reply, error)
+	Accounts     func(io.Reader) ([]slurm.Account, Reply, error)
+	Users        func(io.Reader) ([]slurm.User, Reply, error)
+	Associations func(io.Reader) ([]slurm.Association, Reply, error)
+	QOSes        func(io.Reader) ([]slurm.QOS, Reply, error)
 }
 
 // Writer makes request bodies, ready to be marshalled.
@@ -42,6 +49,14 @@ type Writer struct {
 	CancelJobs func(ids []string) any
 	CreateNode func(line string) any
 	UpdateNode func(slurm.NodeUpdate) any
+
+	Reservation    func(slurm.ReservationRequest) any
+	CreateAccount  func(slurm.AccountCreate) any
+	UpdateAccount  func(slurm.Account) any
+	CreateUser     func(slurm.UserCreate) any
+	UpdateUser     func(slurm.User) any
+	PutAssociation func(slurm.Association) any
+	PutQOS         func(slurm.QOS) any
 }
 
 // Problem is one entry of a reply's errors, warnings or status.
@@ -61,6 +76,8 @@ type Reply struct {
 	Warnings []Problem
 	// Status has the jobs that a bulk request failed for.
 	Status []Problem
+	// Slurm tells that the answer has a list of errors, be it empty, as all of Slurm's have.
+	Slurm bool
 	// Listed tells that the data was there, be it an empty list.
 	Listed bool
 	// JobID is the id of a new job, 0 if there is none.

@@ -3,6 +3,7 @@ package dialect
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -96,4 +97,41 @@ func (n Number) Time() time.Time {
 		return time.Time{}
 	}
 	return time.Unix(int64(v), 0).UTC()
+}
+
+// Float is a number with a fraction in the form of Number. One that isn't set, or is
+// infinite, is nil in the neutral model.
+type Float struct{ Value *float64 }
+
+// UnmarshalJSON accepts what Number accepts.
+func (f *Float) UnmarshalJSON(b []byte) error {
+	f.Value = nil
+	b = bytes.TrimSpace(b)
+	if len(b) > 0 && b[0] == '{' {
+		var o numberObject
+		if err := json.Unmarshal(b, &o); err != nil {
+			return err
+		}
+		if !o.Set || o.Infinite {
+			return nil
+		}
+		b = []byte(o.Number)
+	}
+	v, err := strconv.ParseFloat(strings.Trim(string(b), `"`), 64)
+	if err == nil && !math.IsInf(v, 0) && !math.IsNaN(v) {
+		f.Value = &v
+	}
+	return nil
+}
+
+// MarshalJSON writes the full object.
+func (f Float) MarshalJSON() ([]byte, error) {
+	if f.Value == nil {
+		return []byte(`{"set":false,"infinite":false,"number":0}`), nil
+	}
+	return json.Marshal(struct {
+		Set      bool    `json:"set"`
+		Infinite bool    `json:"infinite"`
+		Number   float64 `json:"number"`
+	}{true, false, *f.Value})
 }

@@ -105,6 +105,7 @@ func elements[T any](d *json.Decoder, add func(T) error) (bool, error) {
 func (rep *Reply) member(d *json.Decoder, key json.Token) error {
 	switch key {
 	case "errors":
+		rep.Slurm = true
 		return problems(d, &rep.Errors)
 	case "warnings":
 		return problems(d, &rep.Warnings)
@@ -138,6 +139,9 @@ func (rep *Reply) member(d *json.Decoder, key json.Token) error {
 	return d.Decode(&skipped)
 }
 
+// maxProblems is how many errors or warnings of an answer are kept.
+const maxProblems = 100
+
 func problems(d *json.Decoder, to *[]Problem) error {
 	_, err := elements(d, func(p problemJSON) error {
 		text := strings.TrimSpace(p.Description)
@@ -147,7 +151,9 @@ func problems(d *json.Decoder, to *[]Problem) error {
 		case p.Number != 0 && p.Error != "":
 			text += ": " + p.Error
 		}
-		*to = append(*to, Problem{Code: p.Number, Text: text})
+		if len(*to) < maxProblems {
+			*to = append(*to, Problem{Code: p.Number, Text: text})
+		}
 		return nil
 	})
 	return err

@@ -20,12 +20,19 @@ func (s *Strings) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &text); err != nil {
 		return err
 	}
+	*s = Split(text)
+	return nil
+}
+
+// Split cuts a text at its commas. Those within brackets don't separate.
+func Split(text string) []string {
+	var out []string
 	depth, start := 0, 0
 	for i := 0; i <= len(text); i++ {
 		switch {
 		case i == len(text) || text[i] == ',' && depth == 0:
 			if i > start {
-				*s = append(*s, text[start:i])
+				out = append(out, text[start:i])
 			}
 			start = i + 1
 		case text[i] == '[':
@@ -34,5 +41,5 @@ func (s *Strings) UnmarshalJSON(b []byte) error {
 			depth--
 		}
 	}
-	return nil
+	return out
 }

@@ -5,7 +5,10 @@ package v0045
 //go:generate go tool -modfile=../../../hack/tools/go.mod oapi-codegen -config ../oapi-codegen.yaml -package v0045 -o types.gen.go openapi.json
 
 import (
+	"errors"
+	"fmt"
 	"io"
+	"math"
 
 	"github.com/slinky-hpc/slinky/slurm"
 	"github.com/slinky-hpc/slinky/slurm/rest/dialect"
@@ -24,6 +27,13 @@ func Dialect() dialect.Dialect {
 			Nodes:      list("nodes", node),
 			Partitions: list("partitions", partition),
 			Diag:       diag,
+			Licenses:   list("licenses", license),
+
+			Reservations: list("reservations", reservation),
+			Accounts:     list("accounts", account),
+			Users:        list("users", user),
+			Associations: list("associations", association),
+			QOSes:        list("qos", qos),
 		},
 		Write: dialect.Writer{
 			Submit: func(r slurm.JobRequest) any {
@@ -38,6 +48,14 @@ func Dialect() dialect.Dialect {
 			CancelJobs: func(ids []string) any { return KillJobsMsg{Jobs: ids} },
 			CreateNode: func(line string) any { return OpenapiCreateNodeReq{NodeConf: line} },
 			UpdateNode: updateNode,
+
+			Reservation:    reservationDesc,
+			CreateAccount:  createAccount,
+			UpdateAccount:  updateAccount,
+			CreateUser:     createUser,
+			UpdateUser:     updateUser,
+			PutAssociation: putAssociation,
+			PutQOS:         putQOS,
 		},
 	}
 }
@@ -63,13 +81,10 @@ func ping(p ControllerPing) (slurm.Ping, error) {
 	return slurm.Ping{Hostname: p.Hostname, Mode: mode, Responding: p.Responding, Primary: p.Primary, Status: p.Status}, nil
 }
 
-func diag(r io.Reader) (slurm.Diag, dialect.Reply, error) {
-	var s StatsMsg
-	rep, err := dialect.Object(r, "statistics", &s)
-	return slurm.Diag{Since: s.ReqTimeStart.Time(), JobsSubmitted: uint64(max(s.JobsSubmitted, 0)), JobsStarted: uint64(max(s.JobsStarted, 0))}, rep, err
-}
-
 func job(j JobInfo) (slurm.Job, error) {
+	if j.JobId <= 0 || j.JobId > math.MaxUint32 {
+		return slurm.Job{}, fmt.Errorf("a job with the id %d", j.JobId)
+	}
 	return slurm.Job{
 		ID: uint32(j.JobId), SLUID: j.StepId.Sluid,
 		Name: j.Name, User: j.UserName, Group: j.GroupName, UserID: uint32(j.UserId), GroupID: uint32(j.GroupId),
@@ -129,6 +144,9 @@ func jobDesc(r slurm.JobRequest) JobDescMsg {
 }
 
 func node(n Node) (slurm.Node, error) {
+	if n.Name == "" {
+		return slurm.Node{}, errors.New("a node without a name")
+	}
 	return slurm.Node{
 		Name: n.Name, Address: n.Address, Hostname: n.Hostname, States: slurm.StatesOf(n.State...),
 		Reason: n.Reason, ReasonUser: n.ReasonSetByUser, ReasonTime: n.ReasonChangedAt.Time(),

@@ -7,6 +7,116 @@ import (
 	"github.com/slinky-hpc/slinky/slurm/rest/dialect"
 )
 
+// Account defines model for account.
+type Account struct {
+	Coordinators CoordList `json:"coordinators,omitempty,omitzero"`
+
+	// Description Arbitrary string describing the account
+	Description string `json:"description,omitempty,omitzero"`
+
+	// Name Account name
+	Name string `json:"name,omitempty,omitzero"`
+
+	// Organization Organization to which the account belongs
+	Organization string `json:"organization,omitempty,omitzero"`
+}
+
+// AccountList defines model for account_list.
+type AccountList = []Account
+
+// AccountShort defines model for account_short.
+type AccountShort struct {
+	// Description Arbitrary string describing the account
+	Description string `json:"description,omitempty,omitzero"`
+
+	// Organization Organization to which the account belongs
+	Organization string `json:"organization,omitempty,omitzero"`
+}
+
+// AccountsAddCond defines model for accounts_add_cond.
+type AccountsAddCond struct {
+	Accounts    StringList  `json:"accounts,omitempty,omitzero"`
+	Association AssocRecSet `json:"association,omitempty,omitzero"`
+	Clusters    StringList  `json:"clusters,omitempty,omitzero"`
+}
+
+// Assoc defines model for assoc.
+type Assoc struct {
+	// Account Account name
+	Account string `json:"account,omitempty,omitzero"`
+
+	// Cluster Cluster name
+	Cluster string `json:"cluster,omitempty,omitzero"`
+
+	// Comment Arbitrary comment
+	Comment string `json:"comment,omitempty,omitzero"`
+	Default struct {
+		// Qos Default QOS
+		Qos string `json:"qos,omitempty,omitzero"`
+	} `json:"default,omitempty,omitzero"`
+
+	// Id Unique ID (Association ID)
+	Id int64 `json:"id,omitempty,omitzero"`
+
+	// IsDefault Is default association for user
+	IsDefault bool `json:"is_default,omitempty,omitzero"`
+
+	// Lineage Complete path up the hierarchy to the root association
+	Lineage string `json:"lineage,omitempty,omitzero"`
+	Max     struct {
+		Jobs struct {
+			Active Uint32NoValStruct `json:"active,omitempty,omitzero"`
+			Per    struct {
+				Count     Uint32NoValStruct `json:"count,omitempty,omitzero"`
+				Submitted Uint32NoValStruct `json:"submitted,omitempty,omitzero"`
+				WallClock Uint32NoValStruct `json:"wall_clock,omitempty,omitzero"`
+			} `json:"per,omitempty,omitzero"`
+			Total Uint32NoValStruct `json:"total,omitempty,omitzero"`
+		} `json:"jobs,omitempty,omitzero"`
+		Tres struct {
+			Per struct {
+				Job  TresList `json:"job,omitempty,omitzero"`
+				Node TresList `json:"node,omitempty,omitzero"`
+			} `json:"per,omitempty,omitzero"`
+			Total TresList `json:"total,omitempty,omitzero"`
+		} `json:"tres,omitempty,omitzero"`
+	} `json:"max,omitempty,omitzero"`
+
+	// ParentAccount Name of parent account
+	ParentAccount string `json:"parent_account,omitempty,omitzero"`
+
+	// Partition Partition name
+	Partition string            `json:"partition,omitempty,omitzero"`
+	Priority  Uint32NoValStruct `json:"priority,omitempty,omitzero"`
+
+	// Qos List of QOS names
+	Qos QosStringIdList `json:"qos,omitempty,omitzero"`
+
+	// SharesRaw Allocated shares used for fairshare calculation
+	SharesRaw *int64 `json:"shares_raw,omitempty"`
+
+	// User User name
+	User string `json:"user,omitempty,omitzero"`
+}
+
+// AssocList defines model for assoc_list.
+type AssocList = []Assoc
+
+// AssocRecSet defines model for assoc_rec_set.
+type AssocRecSet struct {
+	// Defaultqos Default QOS
+	Defaultqos string `json:"defaultqos,omitempty,omitzero"`
+
+	// Fairshare Allocated shares used for fairshare calculation
+	Fairshare int64 `json:"fairshare,omitempty,omitzero"`
+
+	// Parent Name of parent account
+	Parent string `json:"parent,omitempty,omitzero"`
+
+	// Qoslevel List of QOS names
+	Qoslevel QosStringIdList `json:"qoslevel,omitempty,omitzero"`
+}
+
 // ControllerPing defines model for controller_ping.
 type ControllerPing struct {
 	// Hostname Target for ping
@@ -22,8 +132,20 @@ type ControllerPing struct {
 	Status string `json:"status,omitempty,omitzero"`
 }
 
+// Coord defines model for coord.
+type Coord struct {
+	// Name User name
+	Name string `json:"name,omitempty,omitzero"`
+}
+
+// CoordList defines model for coord_list.
+type CoordList = []Coord
+
 // CsvString defines model for csv_string.
 type CsvString = dialect.Strings
+
+// Float64NoValStruct defines model for float64_no_val_struct.
+type Float64NoValStruct = dialect.Float
 
 // HostlistString defines model for hostlist_string.
 type HostlistString = dialect.Strings
@@ -239,6 +361,27 @@ type KillJobsRespJob struct {
 	StepId string `json:"step_id,omitempty,omitzero"`
 }
 
+// License defines model for license.
+type License struct {
+	// Free Number of licenses currently available
+	Free int64 `json:"Free,omitempty,omitzero"`
+
+	// LicenseName Name of the license
+	LicenseName string `json:"LicenseName,omitempty,omitzero"`
+
+	// Remote Indicates whether licenses are served by the database
+	Remote bool `json:"Remote,omitempty,omitzero"`
+
+	// Reserved Number of licenses reserved
+	Reserved int64 `json:"Reserved,omitempty,omitzero"`
+
+	// Total Total number of licenses present
+	Total int64 `json:"Total,omitempty,omitzero"`
+
+	// Used Number of licenses in use
+	Used int64 `json:"Used,omitempty,omitzero"`
+}
+
 // Node defines model for node.
 type Node struct {
 	ActiveFeatures CsvString `json:"active_features,omitempty,omitzero"`
@@ -350,10 +493,42 @@ type NodeResourceLayout struct {
 	SocketsPerNode int64 `json:"sockets_per_node,omitempty,omitzero"`
 }
 
+// OpenapiAccountsAddCondResp defines model for openapi_accounts_add_cond_resp.
+type OpenapiAccountsAddCondResp struct {
+	Account              AccountShort    `json:"account,omitempty,omitzero"`
+	AssociationCondition AccountsAddCond `json:"association_condition,omitempty,omitzero"`
+}
+
+// OpenapiAccountsResp defines model for openapi_accounts_resp.
+type OpenapiAccountsResp struct {
+	Accounts AccountList `json:"accounts,omitempty,omitzero"`
+}
+
+// OpenapiAssocsResp defines model for openapi_assocs_resp.
+type OpenapiAssocsResp struct {
+	Associations AssocList `json:"associations,omitempty,omitzero"`
+}
+
 // OpenapiCreateNodeReq defines model for openapi_create_node_req.
 type OpenapiCreateNodeReq struct {
 	// NodeConf Node configuration line
 	NodeConf string `json:"node_conf,omitempty,omitzero"`
+}
+
+// OpenapiSlurmdbdQosResp defines model for openapi_slurmdbd_qos_resp.
+type OpenapiSlurmdbdQosResp struct {
+	Qos QosList `json:"qos,omitempty,omitzero"`
+}
+
+// OpenapiUsersAddCondResp defines model for openapi_users_add_cond_resp.
+type OpenapiUsersAddCondResp struct {
+	AssociationCondition UsersAddCond `json:"association_condition,omitempty,omitzero"`
+	User                 UserShort    `json:"user,omitempty,omitzero"`
+}
+
+// OpenapiUsersResp defines model for openapi_users_resp.
+type OpenapiUsersResp struct {
+	Users UserList `json:"users,omitempty,omitzero"`
 }
 
 // PartitionInfo defines model for partition_info.
@@ -405,6 +580,154 @@ type ProcessExitCodeVerbose struct {
 	} `json:"signal,omitempty,omitzero"`
 }
 
+// Qos defines model for qos.
+type Qos struct {
+	// Description Arbitrary description
+	Description string `json:"description,omitempty,omitzero"`
+
+	// Flags Flags, to avoid modifying current values specify NOT_SET
+	Flags dialect.Strings `json:"flags,omitempty,omitzero"`
+
+	// Id Unique ID
+	Id     int64 `json:"id,omitempty,omitzero"`
+	Limits struct {
+		// GraceTime GraceTime - Preemption grace time in seconds to be extended to a job which has been selected for preemption
+		GraceTime *int64 `json:"grace_time,omitempty"`
+		Max       struct {
+			ActiveJobs struct {
+				Count Uint32NoValStruct `json:"count,omitempty,omitzero"`
+			} `json:"active_jobs,omitempty,omitzero"`
+			Jobs struct {
+				ActiveJobs struct {
+					Per struct {
+						Account Uint32NoValStruct `json:"account,omitempty,omitzero"`
+						User    Uint32NoValStruct `json:"user,omitempty,omitzero"`
+					} `json:"per,omitempty,omitzero"`
+				} `json:"active_jobs,omitempty,omitzero"`
+				Count Uint32NoValStruct `json:"count,omitempty,omitzero"`
+				Per   struct {
+					Account Uint32NoValStruct `json:"account,omitempty,omitzero"`
+					User    Uint32NoValStruct `json:"user,omitempty,omitzero"`
+				} `json:"per,omitempty,omitzero"`
+			} `json:"jobs,omitempty,omitzero"`
+			Tres struct {
+				Per struct {
+					Account TresList `json:"account,omitempty,omitzero"`
+					Job     TresList `json:"job,omitempty,omitzero"`
+					Node    TresList `json:"node,omitempty,omitzero"`
+					User    TresList `json:"user,omitempty,omitzero"`
+				} `json:"per,omitempty,omitzero"`
+				Total TresList `json:"total,omitempty,omitzero"`
+			} `json:"tres,omitempty,omitzero"`
+			WallClock struct {
+				Per struct {
+					Job Uint32NoValStruct `json:"job,omitempty,omitzero"`
+				} `json:"per,omitempty,omitzero"`
+			} `json:"wall_clock,omitempty,omitzero"`
+		} `json:"max,omitempty,omitzero"`
+	} `json:"limits,omitempty,omitzero"`
+
+	// Name Name
+	Name    string `json:"name,omitempty,omitzero"`
+	Preempt struct {
+		List QosPreemptList `json:"list,omitempty,omitzero"`
+
+		// Mode PreemptMode - Mechanism used to preempt jobs or enable gang scheduling
+		Mode dialect.Strings `json:"mode,omitempty,omitzero"`
+	} `json:"preempt,omitempty,omitzero"`
+	Priority    Uint32NoValStruct  `json:"priority,omitempty,omitzero"`
+	UsageFactor Float64NoValStruct `json:"usage_factor,omitempty,omitzero"`
+}
+
+// QosList defines model for qos_list.
+type QosList = []Qos
+
+// QosPreemptList defines model for qos_preempt_list.
+type QosPreemptList = dialect.Strings
+
+// QosStringIdList List of QOS names
+type QosStringIdList = dialect.Strings
+
+// ReservationDescMsg defines model for reservation_desc_msg.
+type ReservationDescMsg struct {
+	Accounts CsvString `json:"accounts,omitempty,omitzero"`
+
+	// Comment Arbitrary string
+	Comment   string            `json:"comment,omitempty,omitzero"`
+	CoreCount Uint32NoValStruct `json:"core_count,omitempty,omitzero"`
+	Duration  Uint32NoValStruct `json:"duration,omitempty,omitzero"`
+	EndTime   Uint64NoValStruct `json:"end_time,omitempty,omitzero"`
+
+	// Features Requested node features. Multiple values may be "&" separated if all features are required (AND operation) or separated by "|" if any of the specified features are required (OR operation). Parenthesis are also supported for features to be ANDed together with counts of nodes having the specified features.
+	Features string `json:"features,omitempty,omitzero"`
+
+	// Flags Flags associated with this reservation. Note, to remove flags use "NO_" prefixed flag excluding NO_HOLD_JOBS_AFTER_END
+	Flags         dialect.Strings   `json:"flags,omitempty,omitzero"`
+	Groups        CsvString         `json:"groups,omitempty,omitzero"`
+	Licenses      CsvString         `json:"licenses,omitempty,omitzero"`
+	MaxStartDelay Uint32NoValStruct `json:"max_start_delay,omitempty,omitzero"`
+
+	// Name ReservationName
+	Name      string            `json:"name,omitempty,omitzero"`
+	NodeCount Uint32NoValStruct `json:"node_count,omitempty,omitzero"`
+	NodeList  HostlistString    `json:"node_list,omitempty,omitzero"`
+
+	// Partition Partition used to reserve nodes from. This will attempt to allocate all nodes in the specified partition unless you request fewer resources than are available with core_cnt, node_cnt or tres.
+	Partition      string `json:"partition,omitempty,omitzero"`
+	PurgeCompleted struct {
+		Time Uint32NoValStruct `json:"time,omitempty,omitzero"`
+	} `json:"purge_completed,omitempty,omitzero"`
+	StartTime Uint64NoValStruct `json:"start_time,omitempty,omitzero"`
+	Users     CsvString         `json:"users,omitempty,omitzero"`
+}
+
+// ReservationInfo defines model for reservation_info.
+type ReservationInfo struct {
+	// Accounts Comma-separated list of permitted accounts
+	Accounts string `json:"accounts,omitempty,omitzero"`
+
+	// CoreCount CoreCnt - Number of cores reserved
+	CoreCount int64             `json:"core_count,omitempty,omitzero"`
+	EndTime   Uint64NoValStruct `json:"end_time,omitempty,omitzero"`
+
+	// Features Features - Expression describing the reservation's required node features
+	Features string `json:"features,omitempty,omitzero"`
+
+	// Flags Flags associated with this reservation
+	Flags dialect.Strings `json:"flags,omitempty,omitzero"`
+
+	// Groups Groups - Comma-separated list of permitted groups
+	Groups string `json:"groups,omitempty,omitzero"`
+
+	// Licenses Licenses - Comma-separated list of licenses reserved
+	Licenses string `json:"licenses,omitempty,omitzero"`
+
+	// MaxStartDelay MaxStartDelay - Maximum time an eligible job not requesting this reservation can delay a job requesting it in seconds
+	MaxStartDelay int64 `json:"max_start_delay,omitempty,omitzero"`
+
+	// Name ReservationName - Name of the reservation
+	Name string `json:"name,omitempty,omitzero"`
+
+	// NodeCount NodeCnt - Number of nodes reserved
+	NodeCount int64 `json:"node_count,omitempty,omitzero"`
+
+	// NodeList Nodes - Comma-separated list of node names and/or node ranges reserved
+	NodeList string `json:"node_list,omitempty,omitzero"`
+
+	// Partition PartitionName - Partition used to reserve nodes from
+	Partition      string `json:"partition,omitempty,omitzero"`
+	PurgeCompleted struct {
+		Time Uint32NoValStruct `json:"time,omitempty,omitzero"`
+	} `json:"purge_completed,omitempty,omitzero"`
+	StartTime Uint64NoValStruct `json:"start_time,omitempty,omitzero"`
+
+	// Tres Comma-separated list of required TRES
+	Tres string `json:"tres,omitempty,omitzero"`
+
+	// Users Comma-separated list of permitted users
+	Users string `json:"users,omitempty,omitzero"`
+}
+
 // SlurmStepId defines model for slurm_step_id.
 type SlurmStepId struct {
 	// Sluid SLUID (Slurm Lexicographically-sortable Unique ID)
@@ -413,16 +736,75 @@ type SlurmStepId struct {
 
 // StatsMsg defines model for stats_msg.
 type StatsMsg struct {
+	// AgentQueueSize Number of enqueued outgoing RPC requests in an internal retry list
+	AgentQueueSize int64 `json:"agent_queue_size,omitempty,omitzero"`
+
+	// BfActive Backfill scheduler currently running
+	BfActive bool `json:"bf_active,omitempty,omitzero"`
+
+	// BfBackfilledJobs Number of jobs started through backfilling since last slurm start
+	BfBackfilledJobs int64 `json:"bf_backfilled_jobs,omitempty,omitzero"`
+
+	// BfCycleLast Execution time in microseconds of last backfill scheduling cycle
+	BfCycleLast int64 `json:"bf_cycle_last,omitempty,omitzero"`
+
+	// BfCycleMax Execution time in microseconds of longest backfill scheduling cycle
+	BfCycleMax int64 `json:"bf_cycle_max,omitempty,omitzero"`
+
+	// BfCycleMean Mean time in microseconds of backfilling scheduling cycles since last reset
+	BfCycleMean     int64             `json:"bf_cycle_mean,omitempty,omitzero"`
+	BfWhenLastCycle Uint64NoValStruct `json:"bf_when_last_cycle,omitempty,omitzero"`
+
+	// DbdAgentQueueSize Number of messages for SlurmDBD that are queued
+	DbdAgentQueueSize int64 `json:"dbd_agent_queue_size,omitempty,omitzero"`
+
+	// JobsCanceled Number of jobs canceled since the last reset
+	JobsCanceled int64 `json:"jobs_canceled,omitempty,omitzero"`
+
+	// JobsCompleted Number of jobs completed since last reset
+	JobsCompleted int64 `json:"jobs_completed,omitempty,omitzero"`
+
+	// JobsFailed Number of jobs failed due to slurmd or other internal issues since last reset
+	JobsFailed int64 `json:"jobs_failed,omitempty,omitzero"`
+
+	// JobsPending Number of jobs pending at the time of listed in job_state_ts
+	JobsPending int64 `json:"jobs_pending,omitempty,omitzero"`
+
+	// JobsRunning Number of jobs running at the time of listed in job_state_ts
+	JobsRunning int64 `json:"jobs_running,omitempty,omitzero"`
+
 	// JobsStarted Number of jobs started since last reset
 	JobsStarted int64 `json:"jobs_started,omitempty,omitzero"`
 
 	// JobsSubmitted Number of jobs submitted since last reset
 	JobsSubmitted int64             `json:"jobs_submitted,omitempty,omitzero"`
+	ReqTime       Uint64NoValStruct `json:"req_time,omitempty,omitzero"`
 	ReqTimeStart  Uint64NoValStruct `json:"req_time_start,omitempty,omitzero"`
+
+	// ScheduleCycleLast Time in microseconds for last scheduling cycle
+	ScheduleCycleLast int64 `json:"schedule_cycle_last,omitempty,omitzero"`
+
+	// ScheduleCycleMax Max time of any scheduling cycle in microseconds since last reset
+	ScheduleCycleMax int64 `json:"schedule_cycle_max,omitempty,omitzero"`
+
+	// ScheduleCycleMean Mean time in microseconds for all scheduling cycles since last reset
+	ScheduleCycleMean int64 `json:"schedule_cycle_mean,omitempty,omitzero"`
+
+	// ScheduleQueueLength Number of jobs pending in queue
+	ScheduleQueueLength int64 `json:"schedule_queue_length,omitempty,omitzero"`
+
+	// ServerThreadCount Number of current active slurmctld threads
+	ServerThreadCount int64 `json:"server_thread_count,omitempty,omitzero"`
 }
 
 // StringArray defines model for string_array.
 type StringArray = dialect.Strings
+
+// StringList defines model for string_list.
+type StringList = dialect.Strings
+
+// TresList defines model for tres_list.
+type TresList = dialect.TRES
 
 // Uint16NoValStruct defines model for uint16_no_val_struct.
 type Uint16NoValStruct = dialect.Number
@@ -453,4 +835,45 @@ type UpdateNodeMsg struct {
 
 	// TopologyStr Topology
 	TopologyStr *string `json:"topology_str,omitempty"`
+}
+
+// User defines model for user.
+type User struct {
+	// AdministratorLevel AdminLevel granted to the user
+	AdministratorLevel dialect.Strings `json:"administrator_level,omitempty,omitzero"`
+	Coordinators       CoordList       `json:"coordinators,omitempty,omitzero"`
+	Default            struct {
+		// Account Default account
+		Account string `json:"account,omitempty,omitzero"`
+
+		// Wckey Default WCKey
+		Wckey string `json:"wckey,omitempty,omitzero"`
+	} `json:"default,omitempty,omitzero"`
+
+	// Name User name
+	Name string `json:"name,omitempty,omitzero"`
+}
+
+// UserList defines model for user_list.
+type UserList = []User
+
+// UserShort defines model for user_short.
+type UserShort struct {
+	// Adminlevel AdminLevel granted to the user
+	Adminlevel dialect.Strings `json:"adminlevel,omitempty,omitzero"`
+
+	// Defaultaccount Default account
+	Defaultaccount string `json:"defaultaccount,omitempty,omitzero"`
+
+	// Defaultwckey Default WCKey
+	Defaultwckey string `json:"defaultwckey,omitempty,omitzero"`
+}
+
+// UsersAddCond defines model for users_add_cond.
+type UsersAddCond struct {
+	Accounts    StringList  `json:"accounts,omitempty,omitzero"`
+	Association AssocRecSet `json:"association,omitempty,omitzero"`
+	Clusters    StringList  `json:"clusters,omitempty,omitzero"`
+	Partitions  StringList  `json:"partitions,omitempty,omitzero"`
+	Users       StringList  `json:"users,omitempty,omitzero"`
 }
