@@ -37,6 +37,8 @@ type Box struct {
 	Source string
 	// Self is the slinky binary, which also runs inside the containers.
 	Self string
+	// Command is how its user calls slinky, for hints.
+	Command string
 }
 
 var validName = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,18}[a-z0-9])?$`)
@@ -94,7 +96,7 @@ func (b *Box) load() (State, error) {
 	var s State
 	data, err := os.ReadFile(b.dir("state.json"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return s, fmt.Errorf("box %q: %w; start it with: slinky up --name %s", b.Name, ErrNoBox, b.Name)
+		return s, fmt.Errorf("box %q: %w; start it with: %s", b.Name, ErrNoBox, b.call("up"))
 	}
 	if err != nil {
 		return s, fmt.Errorf("read the state of box %q: %w", b.Name, err)

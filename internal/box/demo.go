@@ -50,17 +50,18 @@ func (d *demo) run(ctx context.Context, shown string, stdin []byte, args ...stri
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", shown, err)
 	}
-	fmt.Fprintf(d.out, "  $ %s\n%s", shown, indented(text))
+	subcommand, rest, _ := strings.Cut(shown, " ")
+	fmt.Fprintf(d.out, "  $ %s\n%s", d.box.call(subcommand, rest), indented(text))
 	return text, nil
 }
 
 func (d *demo) cluster(ctx context.Context) error {
 	d.say("A Slurm cluster, run by the operator from custom resources:")
-	if _, err := d.run(ctx, "slinky kubectl -n slurm get controllers,restapis,nodesets,pods", nil,
+	if _, err := d.run(ctx, "kubectl -n slurm get controllers,restapis,nodesets,pods", nil,
 		"-n", slurmNamespace, "get", "controllers,restapis,nodesets,pods"); err != nil {
 		return err
 	}
-	_, err := d.run(ctx, "slinky slurm sinfo", nil, slurmCommand(false, "sinfo")...)
+	_, err := d.run(ctx, "slurm sinfo", nil, slurmCommand(false, "sinfo")...)
 	return err
 }
 
@@ -86,14 +87,14 @@ func (d *demo) start(ctx context.Context) error {
 		return err
 	}
 	d.say("A batch job counts the primes below 2,000,000 on two nodes ...")
-	id, err := d.run(ctx, "slinky slurm sbatch --parsable < examples/primes/job.sh", script,
+	id, err := d.run(ctx, "slurm sbatch --parsable < examples/primes/job.sh", script,
 		slurmCommand(true, "sbatch", "--parsable")...)
 	if err != nil {
 		return err
 	}
 	d.job = strings.TrimSpace(id)
 	d.say("... and so do two pods, which Slurm places together:")
-	_, err = d.run(ctx, "slinky kubectl apply -f examples/primes/gang.yaml", gang, "apply", "-f", "-")
+	_, err = d.run(ctx, "kubectl apply -f examples/primes/gang.yaml", gang, "apply", "-f", "-")
 	return err
 }
 
@@ -105,7 +106,7 @@ func (d *demo) queue(ctx context.Context) error {
 	}
 	err := until(ctx, demoLimit, func(context.Context) error {
 		if first := jobOf("primes-0"); first == "" || first != jobOf("primes-1") {
-			return errors.New("the two pods have no Slurm job together yet; see: slinky kubectl describe pod primes-0")
+			return errors.New("the two pods have no Slurm job together yet; see: " + d.box.call("kubectl", "describe pod primes-0"))
 		}
 		return nil
 	})
@@ -113,11 +114,11 @@ func (d *demo) queue(ctx context.Context) error {
 		return err
 	}
 	d.say("One queue for both worlds:")
-	if _, err := d.run(ctx, "slinky slurm squeue", nil, slurmCommand(false, "squeue", "--states=all", "--sort=i",
-		"--format=%6i %14j %10P %9u %11T %6D %R")...); err != nil {
+	if _, err := d.run(ctx, "slurm squeue", nil, slurmCommand(false, "squeue", "--states=all", "--sort=i",
+		"--format=%6i %14j %14P %9u %11T %6D %R")...); err != nil {
 		return err
 	}
-	_, err = d.run(ctx, "slinky kubectl get pods -l app=primes -L scheduler.slinky.slurm.net/slurm-jobid -o wide", nil,
+	_, err = d.run(ctx, "kubectl get pods -l app=primes -L scheduler.slinky.slurm.net/slurm-jobid -o wide", nil,
 		"get", "pods", "-l", "app=primes", "-L", "scheduler.slinky.slurm.net/slurm-jobid", "-o", "wide")
 	return err
 }
@@ -135,7 +136,7 @@ func (d *demo) jobResult(ctx context.Context) error {
 	}
 	file := "primes-" + d.job + ".out"
 	d.say("What the batch job found:")
-	text, err := d.run(ctx, "slinky slurm cat "+file, nil, slurmCommand(false, "cat", file)...)
+	text, err := d.run(ctx, "slurm cat "+file, nil, slurmCommand(false, "cat", file)...)
 	if err != nil {
 		return err
 	}
@@ -159,7 +160,7 @@ func (d *demo) gangResult(ctx context.Context) error {
 	d.say("What the pods found, each on its own node:")
 	sum, nodes := 0, []string{}
 	for _, pod := range pods {
-		text, err := d.run(ctx, "slinky kubectl logs "+pod, nil, "logs", pod)
+		text, err := d.run(ctx, "kubectl logs "+pod, nil, "logs", pod)
 		if err != nil {
 			return err
 		}

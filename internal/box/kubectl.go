@@ -18,7 +18,7 @@ func (b *Box) Kubectl(args ...string) ([]string, error) {
 		return nil, err
 	}
 	if state.Parts.Tools.Kube == "" {
-		return nil, fmt.Errorf("box %q is not up yet; finish it with: slinky up --name %s", b.Name, b.Name)
+		return nil, fmt.Errorf("box %q is not up yet; finish it with: %s", b.Name, b.call("up"))
 	}
 	return append([]string{state.Parts.Tools.Kube, "kubectl", "--kubeconfig", b.Kubeconfig()}, args...), nil
 }
@@ -69,7 +69,7 @@ func (b *Box) Exec(ctx context.Context, container string, tty bool, streams Stre
 		return err
 	}
 	if status != "running" {
-		return fmt.Errorf("box %q has no running container %q; see: slinky status --name %s", b.Name, container, b.Name)
+		return fmt.Errorf("box %q has no running container %q; see: %s", b.Name, container, b.call("status"))
 	}
 	return b.exec(ctx, container, tty, streams, args...)
 }

@@ -12,7 +12,7 @@ import (
 func (b *Box) Status(ctx context.Context, out io.Writer) error {
 	state, err := b.load()
 	if errors.Is(err, ErrNoBox) {
-		fmt.Fprintf(out, "Box %q: not there. Start it with: slinky up --name %s\n", b.Name, b.Name)
+		fmt.Fprintf(out, "Box %q: not there. Start it with: %s\n", b.Name, b.call("up"))
 		return nil
 	}
 	if err != nil {
@@ -23,7 +23,7 @@ func (b *Box) Status(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	if running == 0 {
-		fmt.Fprintf(out, "Box %q: stopped, with its data kept. Start it with: slinky up --name %s\n", b.Name, b.Name)
+		fmt.Fprintf(out, "Box %q: stopped, with its data kept. Start it with: %s\n", b.Name, b.call("up"))
 		return nil
 	}
 	fmt.Fprintf(out, "Box %q: %d of %d containers run, Kubernetes %s at https://127.0.0.1:%d\n", b.Name, running, len(state.containers()), Version, state.Port)
@@ -52,27 +52,36 @@ func (b *Box) section(ctx context.Context, out io.Writer, title string, args ...
 
 // Hints are what to try on a box that is ready.
 func (b *Box) Hints(o Options) string {
-	flag := ""
-	if b.Name != DefaultName {
-		flag = " --name " + b.Name
-	}
 	lines := [][2]string{
-		{"slinky status" + flag, "both worlds at a glance"},
-		{"slinky kubectl" + flag + " get pods -A -o wide", "Kubernetes' view"},
-		{"export KUBECONFIG=$(slinky kubeconfig" + flag + ")", "for your own kubectl or helm"},
+		{b.call("status"), "both worlds at a glance"},
+		{b.call("kubectl", "get pods -A -o wide"), "Kubernetes' view"},
+		{"export KUBECONFIG=$(" + b.call("kubeconfig") + ")", "for your own kubectl or helm"},
 	}
 	if !o.Bare {
 		lines = append(lines, [][2]string{
-			{"slinky slurm" + flag + " sinfo", "Slurm's view"},
-			{"slinky slurm" + flag + " sbatch < examples/primes/job.sh", "a Slurm job over two nodes"},
-			{"slinky kubectl" + flag + " apply -f examples/primes/gang.yaml", "two pods that Slurm places together"},
+			{b.call("slurm", "sinfo"), "Slurm's view"},
+			{b.call("slurm", "sbatch < examples/primes/job.sh"), "a Slurm job over two nodes"},
+			{b.call("kubectl", "apply -f examples/primes/gang.yaml"), "two pods that Slurm places together"},
 		}...)
 	}
-	lines = append(lines, [2]string{"slinky down" + flag, "remove it all"})
+	lines = append(lines, [2]string{b.call("down"), "remove it all"})
+	width := 0
+	for _, l := range lines {
+		width = max(width, len(l[0]))
+	}
 	var text strings.Builder
 	text.WriteString("What to try:\n")
 	for _, l := range lines {
-		fmt.Fprintf(&text, "  %-62s # %s\n", l[0], l[1])
+		fmt.Fprintf(&text, "  %-*s  # %s\n", width, l[0], l[1])
 	}
 	return text.String()
+}
+
+// call is a command line of slinky for this box, as its user would type it.
+func (b *Box) call(subcommand string, rest ...string) string {
+	words := []string{b.Command, subcommand}
+	if b.Name != DefaultName {
+		words = append(words, "--name", b.Name)
+	}
+	return strings.Join(append(words, rest...), " ")
 }

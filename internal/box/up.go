@@ -104,7 +104,7 @@ func (b *Box) plan(o Options) (State, error) {
 	case state.Nodes == 0:
 		state.Nodes = o.Nodes
 	case o.Nodes != 0 && o.Nodes != state.Nodes:
-		return state, fmt.Errorf("box %q has %d nodes already; to change that, remove it first: slinky down --name %s", b.Name, state.Nodes, b.Name)
+		return state, fmt.Errorf("box %q has %d nodes already; to change that, remove it first: %s", b.Name, state.Nodes, b.call("down"))
 	}
 	return state, nil
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -70,11 +71,24 @@ func (s *settings) box() (*box.Box, error) {
 	}
 	report := progress.New(terminal(os.Stderr))
 	root := filepath.Join(dir, "slinky")
-	b := &box.Box{Name: s.name, Root: root, Self: self, Report: report, Source: s.source}
+	b := &box.Box{Name: s.name, Root: root, Self: self, Report: report, Source: s.source, Command: command(self)}
 	b.Cache = cache.New(root, func(kind, key string) {
 		report.Say("Another process makes %s %s; waiting for it.", kind, key)
 	})
 	return b, nil
+}
+
+// command is what the user can type to call this program.
+func command(self string) string {
+	if found, err := exec.LookPath("slinky"); err == nil && filepath.IsAbs(found) {
+		return "slinky"
+	}
+	if here, err := os.Getwd(); err == nil {
+		if path, err := filepath.Rel(here, self); err == nil && !strings.HasPrefix(path, "..") {
+			return path
+		}
+	}
+	return self
 }
 
 // builder is box for commands that build from the checkout.
