@@ -2,7 +2,6 @@ package hostlist
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 )
@@ -11,35 +10,80 @@ import (
 // prefix and number as Slurm sorts. Expand of the result gives that sorted set.
 // Empty names are left out.
 func Compress(names []string) string {
-	sets := map[string][]host{}
-	// Neighbours mostly share a prefix, so its list is looked up once for all of them.
-	var prefix string
-	var set []host
+	hosts := make([]host, 0, len(names))
+	var runs []run
 	for _, name := range names {
 		if name == "" {
 			continue
 		}
-		p, h := split(name)
-		if set == nil || p != prefix {
-			if set != nil {
-				sets[prefix] = set
-			}
-			prefix, set = p, sets[p]
+		prefix, h := split(name)
+		if n := len(runs) - 1; n < 0 || runs[n].prefix != prefix {
+			runs = append(runs, run{prefix: prefix, from: len(hosts)})
 		}
-		set = append(set, h)
+		hosts = append(hosts, h)
+		runs[len(runs)-1].to = len(hosts)
 	}
-	if set != nil {
-		sets[prefix] = set
+	if byPrefix := func(a, b run) int { return compareNatural(a.prefix, b.prefix) }; !slices.IsSortedFunc(runs, byPrefix) {
+		slices.SortFunc(runs, byPrefix)
 	}
 	var w writer
-	for _, prefix := range slices.SortedFunc(maps.Keys(sets), compareNatural) {
-		set := sets[prefix]
-		slices.Sort(set)
-		for _, h := range slices.Compact(set) {
-			w.add(prefix, h)
+	var merged []host
+	for i := 0; i < len(runs); {
+		set := hosts[runs[i].from:runs[i].to]
+		j := i + 1
+		for ; j < len(runs) && runs[j].prefix == runs[i].prefix; j++ {
+			if j == i+1 {
+				merged = append(merged[:0], set...)
+			}
+			merged = append(merged, hosts[runs[j].from:runs[j].to]...)
+			set = merged
 		}
+		sortHosts(set)
+		for _, h := range slices.Compact(set) {
+			w.add(runs[i].prefix, h)
+		}
+		i = j
 	}
 	return w.finish()
+}
+
+// run is where neighbours of one prefix lie in a list of hosts.
+type run struct {
+	prefix   string
+	from, to int
+}
+
+// sortHosts sorts by the bytes that differ, the lowest first: few, as hosts of
+// one prefix mostly differ in a few digits.
+func sortHosts(set []host) {
+	if len(set) < 256 || slices.IsSorted(set) {
+		slices.Sort(set)
+		return
+	}
+	var differ host
+	for _, h := range set {
+		differ |= h ^ set[0]
+	}
+	from, to := set, make([]host, len(set))
+	for shift := 0; shift < 64; shift += 8 {
+		if differ>>shift&0xff == 0 {
+			continue
+		}
+		var ends [256]int
+		for _, h := range from {
+			ends[h>>shift&0xff]++
+		}
+		for i := 1; i < len(ends); i++ {
+			ends[i] += ends[i-1]
+		}
+		for _, h := range slices.Backward(from) {
+			b := h >> shift & 0xff
+			ends[b]--
+			to[ends[b]] = h
+		}
+		from, to = to, from
+	}
+	copy(set, from)
 }
 
 // Join returns an expression for names in their order, repeats included. Expand
@@ -158,12 +202,19 @@ func (w *writer) finish() string {
 // compareNatural compares texts in which runs of digits count as numbers; a run
 // with a leading zero counts as a decimal fraction does.
 func compareNatural(a, b string) int {
-	for x, y := a, b; ; {
+	same := 0
+	for same < len(a) && same < len(b) && a[same] == b[same] {
+		same++
+	}
+	for same > 0 && isDigit(a[same-1]) {
+		same-- // back to where the number begins in which they differ
+	}
+	for x, y := a[same:], b[same:]; ; {
 		switch {
 		case x == "" || y == "":
 			return cmp.Or(cmp.Compare(len(x), len(y)), strings.Compare(a, b))
 		case isDigit(x[0]) && isDigit(y[0]):
-			n, m := run(x), run(y)
+			n, m := leadingDigits(x), leadingDigits(y)
 			if x[0] != '0' && y[0] != '0' && n != m {
 				return cmp.Compare(n, m)
 			}
@@ -181,7 +232,7 @@ func compareNatural(a, b string) int {
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
-func run(s string) int {
+func leadingDigits(s string) int {
 	n := 0
 	for n < len(s) && isDigit(s[n]) {
 		n++

@@ -3,6 +3,7 @@ package hostlist
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -59,6 +60,7 @@ func ExpandLimit(expr string, limit int) ([]string, error) {
 		if it.count > limit-len(names.names) {
 			return nil, p.tooMany(start)
 		}
+		names.names = slices.Grow(names.names, it.count)
 		it.print(&names)
 	}
 	return names.names, nil

@@ -169,6 +169,15 @@ func withoutEmpty(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(s string) bool { return s == "" })
 }
 
+func TestCompressMany(t *testing.T) {
+	names := manyNames()
+	names = append(names, "node7", "node0007", "node12345678901234567", names[0], "node")
+	rand.New(rand.NewPCG(1, 2)).Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	if got, want := Compress(names), "node,node[7,0007,00000-99999,12345678901234567]"; got != want {
+		t.Errorf("got %.200q, want %q", got, want)
+	}
+}
+
 func sameSet(t *testing.T, expr string, names []string) bool {
 	t.Helper()
 	got, err := Expand(expr)
@@ -247,62 +256,6 @@ func mustExpand(t *testing.T, expr string) []string {
 		names = []string{}
 	}
 	return names
-}
-
-func manyNames() []string {
-	names := make([]string, 100_000)
-	for i := range names {
-		names[i] = fmt.Sprintf("node%05d", i)
-	}
-	return names
-}
-
-func BenchmarkExpand100k(b *testing.B) {
-	for b.Loop() {
-		if _, err := Expand("node[00000-99999]"); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkExpandBrackets100k(b *testing.B) {
-	for b.Loop() {
-		if _, err := Expand("rack[1-100]node[001-500]gpu[0-1]"); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkCompress100k(b *testing.B) {
-	names := manyNames()
-	for b.Loop() {
-		Compress(names)
-	}
-}
-
-func BenchmarkCompressShuffled100k(b *testing.B) {
-	names := manyNames()
-	rand.New(rand.NewPCG(1, 2)).Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
-	for b.Loop() {
-		Compress(names)
-	}
-}
-
-func BenchmarkCompressRacks100k(b *testing.B) {
-	names, err := Expand("rack[1-100]node[001-500]gpu[0-1]")
-	if err != nil {
-		b.Fatal(err)
-	}
-	for b.Loop() {
-		Compress(names)
-	}
-}
-
-func BenchmarkJoin100k(b *testing.B) {
-	names := manyNames()
-	for b.Loop() {
-		Join(names)
-	}
 }
 
 func ExampleExpand() {
