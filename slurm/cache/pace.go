@@ -27,6 +27,7 @@ func (c *Cache) pollJobs(ctx context.Context, poll func(context.Context) (time.D
 		}
 		if err != nil {
 			failures++
+			took = 0 // waiting for no answer tells nothing of how slow they are
 			c.report(ctx, err)
 		} else {
 			if failures > 0 {
@@ -109,12 +110,14 @@ func (c *Cache) doChores(ctx context.Context) {
 		began := c.options.Clock.Now()
 		asked, err := next.do(ctx)
 		now := c.options.Clock.Now()
-		next.failures++
 		if err == nil {
 			next.failures = 0
+			next.due = now.Add(max(next.every, 4*now.Sub(began)))
+		} else {
+			next.failures++
+			next.due = now.Add(slowed(next.every, next.failures))
 		}
 		c.report(ctx, err)
-		next.due = now.Add(max(slowed(next.every, next.failures), 4*now.Sub(began)))
 		if asked {
 			free = now.Add(gap)
 		}

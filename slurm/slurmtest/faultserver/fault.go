@@ -21,6 +21,19 @@ func Slow[T any](until <-chan T) Fault {
 	}
 }
 
+// Stale makes the right answer at once and sends it when something comes out of
+// until: it tells what was, not what is.
+func Stale[T any](until <-chan T) Fault {
+	return func(e Exchange) {
+		a := e.Normal()
+		select {
+		case <-until:
+			e.Answer(a)
+		case <-e.Context().Done():
+		}
+	}
+}
+
 // Delay answers as f does, or as Slurm does where f is nil, after a while on the
 // clock of the bubble that the test runs in. Outside of a bubble use Slow.
 func Delay(d time.Duration, f Fault) Fault {
