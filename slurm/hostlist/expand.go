@@ -108,7 +108,6 @@ func (p *parser) item() (item, error) {
 	it := item{count: 1}
 	start, longest := p.pos, 0
 	for p.pos < len(p.expr) && !separates(p.expr[p.pos]) {
-		from := p.pos
 		text, err := p.text()
 		if err != nil {
 			return it, err
@@ -116,7 +115,7 @@ func (p *parser) item() (item, error) {
 		if longest += len(text); p.pos == len(p.expr) || p.expr[p.pos] != '[' {
 			it.tail = text
 		} else {
-			from = p.pos
+			from := p.pos
 			spans, n, widest, err := p.bracket()
 			if err != nil {
 				return it, err
