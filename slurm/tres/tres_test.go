@@ -99,10 +99,10 @@ func TestFormat(t *testing.T) {
 }
 
 func FuzzParseGRES(f *testing.F) {
-	for _, s := range []string{
+	for _, s := range append(recorded(f, "gres"),
 		"gpu:h200:2(IDX:0-1,3)", "gres/gpu=2,nic:1(S:0)", "(null)", "N/A", "a:1K", "gpu:dra:0(IDX:N/A)", "gpu:h200:4(S:0-1)", "gpu:dracula:4(IDX:0-3)",
 		"gres/gpu:h100:2", "shm:no_consume:4M", "shard:2(2/4,0/4)", "gpu:1g.10gb:1", "gpu:h200:4",
-	} {
+	) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -118,10 +118,10 @@ func FuzzParseGRES(f *testing.F) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{
+	for _, s := range append(recorded(f, "tres"),
 		"cpu=4,mem=62.50G,gres/gpu:h200=2", "cpu=4,mem=1000M,node=1,billing=4,gres/gpu=1", "cpu=16,mem=62.50G,billing=16", "fs/disk=4K", "mem=1.50T",
 		"(null)", "cpu=18446744073709551615", "cpu=1,mem=10M,node=1,billing=1",
-	} {
+	) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
