@@ -1,9 +1,6 @@
 package slurm
 
-import (
-	"context"
-	"fmt"
-)
+import "context"
 
 // Account is a bank account of the accounting database.
 type Account struct {
@@ -52,17 +49,6 @@ type UserCreate struct {
 // AssociationKey names an association. User is empty for an account's own, and
 // Partition for one that holds in all of them.
 type AssociationKey struct{ Cluster, Account, User, Partition string }
-
-func (k AssociationKey) String() string {
-	s := fmt.Sprintf("association of account %q", k.Account)
-	if k.User != "" {
-		s += fmt.Sprintf(" and user %q", k.User)
-	}
-	if k.Partition != "" {
-		s += fmt.Sprintf(" in partition %q", k.Partition)
-	}
-	return s + fmt.Sprintf(" on cluster %q", k.Cluster)
-}
 
 // Association ties a user and an account to a cluster, and carries their limits. A limit
 // that isn't set in an answer is not there; in a change it stays as it is, and Infinite

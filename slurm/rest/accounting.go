@@ -1,13 +1,13 @@
 package rest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/slinky-hpc/slinky/slurm"
@@ -35,7 +35,7 @@ func (c *Client) Account(ctx context.Context, name string) (slurm.Account, error
 	return readOne(ctx, c, op, name, readAccounts, func(a slurm.Account) bool { return a.Name == name })
 }
 
-// flags makes a query of switches; slurmrestd wants them without a value.
+// flags makes a query of switches.
 func flags(names ...string) url.Values {
 	q := url.Values{}
 	for _, n := range names {
@@ -135,35 +135,49 @@ func (c *Client) Associations(ctx context.Context, f slurm.AssociationFilter) ([
 	return list, err
 }
 
-// PutAssociation implements slurm.Associations. slurmdbd answers success where
-// it did nothing, so the association is read again.
+// PutAssociation implements slurm.Associations. slurmdbd forgets the limits of
+// resources in each change that doesn't give them, so they are read first, and it
+// answers success where it did nothing, so the association is read afterwards.
 func (c *Client) PutAssociation(ctx context.Context, a slurm.Association) error {
-	op := call{name: "write " + a.String(), plugin: database, method: http.MethodPost, path: "associations/"}
+	op := call{name: "write " + nameOf(a.AssociationKey), plugin: database, method: http.MethodPost, path: "associations/"}
 	if err := checkKey(op, a.AssociationKey); err != nil {
 		return err
 	}
-	if _, err := c.write(ctx, op, func(w dialect.Writer) any { return w.PutAssociation(a) }); err != nil {
-		return err
-	}
-	filter := slurm.AssociationFilter{Clusters: []string{a.Cluster}, Accounts: []string{a.Account}}
-	if a.User != "" {
-		filter.Users = []string{a.User}
-	}
-	list, err := c.Associations(ctx, filter)
+	old, found, err := c.association(ctx, a.AssociationKey)
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(list, func(x slurm.Association) bool { return x.AssociationKey == a.AssociationKey }) {
-		return &slurm.Error{Kind: slurm.ErrInvalid, Op: op.name, HTTPStatus: http.StatusOK,
-			Text: "slurmdbd didn't make it; has the account an association with the cluster, and is the user known?"}
+	a.GrpTRES = cmp.Or(a.GrpTRES, old.GrpTRES)
+	a.MaxTRESPerJob = cmp.Or(a.MaxTRESPerJob, old.MaxTRESPerJob)
+	a.MaxTRESPerNode = cmp.Or(a.MaxTRESPerNode, old.MaxTRESPerNode)
+	if _, err := c.write(ctx, op, func(w dialect.Writer) any { return w.PutAssociation(a) }); err != nil || found {
+		return err
 	}
-	return nil
+	if _, found, err = c.association(ctx, a.AssociationKey); err != nil || found {
+		return err
+	}
+	return &slurm.Error{Kind: slurm.ErrInvalid, Op: op.name, HTTPStatus: http.StatusOK,
+		Text: "slurmdbd didn't make it; has the account an association with the cluster, and is the user known?"}
+}
+
+func (c *Client) association(ctx context.Context, k slurm.AssociationKey) (slurm.Association, bool, error) {
+	filter := slurm.AssociationFilter{Clusters: []string{k.Cluster}, Accounts: []string{k.Account}}
+	if k.User != "" {
+		filter.Users = []string{k.User}
+	}
+	list, err := c.Associations(ctx, filter)
+	for _, a := range list {
+		if a.AssociationKey == k {
+			return a, true, err
+		}
+	}
+	return slurm.Association{}, false, err
 }
 
 // DeleteAssociation implements slurm.Associations. Without a user, all of the
 // account's on the cluster go; without a partition, those of all partitions.
 func (c *Client) DeleteAssociation(ctx context.Context, k slurm.AssociationKey) error {
-	op := call{name: "delete " + k.String(), plugin: database, method: http.MethodDelete, path: "associations/", single: true,
+	op := call{name: "delete " + nameOf(k), plugin: database, method: http.MethodDelete, path: "associations/", single: true,
 		query: url.Values{"cluster": {k.Cluster}, "account": {k.Account}}}
 	// An empty field would choose the associations of all clusters or accounts.
 	if err := checkKey(op, k); err != nil {
@@ -177,6 +191,17 @@ func (c *Client) DeleteAssociation(ctx context.Context, k slurm.AssociationKey) 
 	}
 	_, err := c.write(ctx, op, nil)
 	return err
+}
+
+func nameOf(k slurm.AssociationKey) string {
+	s := fmt.Sprintf("association of account %q", k.Account)
+	if k.User != "" {
+		s += fmt.Sprintf(" and user %q", k.User)
+	}
+	if k.Partition != "" {
+		s += fmt.Sprintf(" in partition %q", k.Partition)
+	}
+	return s + fmt.Sprintf(" on cluster %q", k.Cluster)
 }
 
 func checkKey(op call, k slurm.AssociationKey) error {

@@ -213,10 +213,17 @@ func (c *Client) once(ctx context.Context, op call, body func(dialect.Dialect) a
 		return nil, &slurm.Error{Kind: slurm.ErrUnavailable, Op: op.name, HTTPStatus: a.status, Text: "the answer can't be read", Err: err}
 	}
 	for _, w := range rep.Warnings {
-		c.config.Warn(op.name, w.Text)
+		if !emptyList(w.Text) {
+			c.config.Warn(op.name, w.Text)
+		}
 	}
 	if e := failure(op, a.status, rep); e != nil {
 		return nil, e
 	}
 	return &rep, nil
+}
+
+// emptyList tells whether a warning only says that a list has nothing in it.
+func emptyList(warning string) bool {
+	return strings.HasSuffix(warning, "found nothing") || strings.HasPrefix(warning, "Zero ")
 }

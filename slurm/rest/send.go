@@ -85,7 +85,8 @@ func (c *Client) roundTrip(ctx context.Context, op call, d dialect.Dialect, body
 	u := *c.base
 	u.RawPath = strings.TrimSuffix(u.EscapedPath(), "/") + "/" + cmp.Or(op.plugin, "slurm") + "/" + d.Version + "/" + op.path
 	u.Path = u.RawPath // op.path holds plain names only, see plainName
-	u.RawQuery = op.query.Encode()
+	// slurmrestd takes a switch for one only if no "=" follows.
+	u.RawQuery = strings.TrimSuffix(strings.ReplaceAll(op.query.Encode(), "=&", "&"), "=")
 	var reader io.Reader
 	if body != nil {
 		reader = bytes.NewReader(body)
