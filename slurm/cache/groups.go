@@ -172,7 +172,7 @@ func (c *Cache) setGroup(id uint32, read []*job, states string, sequence uint64)
 	for _, member := range before {
 		old, there := c.jobs[member]
 		switch {
-		case !there || old.group != id || slices.Contains(g.members, member):
+		case !there || slices.Contains(g.members, member):
 		case old.sequence > sequence:
 			states = ""
 			g.add(member, &old.record)

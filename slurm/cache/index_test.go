@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/slinky-hpc/slinky/slurm"
 )
 
@@ -72,13 +74,12 @@ func checkIndexes(t *testing.T, c *Cache) {
 	for name, n := range c.nodes {
 		nodes.update(name, nil, n)
 	}
-	check(t, "index by state", c.jobsBy.state, jobs.state)
-	check(t, "index by partition", c.jobsBy.partition, jobs.partition)
-	check(t, "index by user", c.jobsBy.user, jobs.user)
-	check(t, "index by node", c.jobsBy.node, jobs.node)
-	check(t, "index by key", c.jobsBy.key, jobs.key)
-	check(t, "nodes by state", c.nodesBy.state, nodes.state)
-	check(t, "nodes by partition", c.nodesBy.partition, nodes.partition)
+	if !reflect.DeepEqual(c.jobsBy, jobs) {
+		t.Errorf("indexes of jobs (-want +got):\n%s", cmp.Diff(jobs, c.jobsBy, cmp.AllowUnexported(jobIndexes{})))
+	}
+	if !reflect.DeepEqual(c.nodesBy, nodes) {
+		t.Errorf("indexes of nodes (-want +got):\n%s", cmp.Diff(nodes, c.nodesBy, cmp.AllowUnexported(nodeIndexes{})))
+	}
 	for id, g := range c.groups {
 		for _, m := range g.members {
 			if j := c.jobs[m]; j == nil || j.group != id {
