@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -30,6 +32,8 @@ type Host struct {
 	UID         int
 	Filesystems string
 	Mounts      string
+	// Controllers are those of cgroup v2; empty where it isn't the one that is mounted.
+	Controllers string
 	MemInfo     string
 	FreeDisk    uint64
 	OpenFiles   uint64
@@ -48,6 +52,7 @@ func (b *Box) Preflight() error {
 
 func (b *Box) readHost() (Host, error) {
 	h := Host{UID: os.Geteuid()}
+	loadOverlay()
 	for path, text := range map[string]*string{"/proc/filesystems": &h.Filesystems, "/proc/self/mounts": &h.Mounts, "/proc/meminfo": &h.MemInfo} {
 		data, err := os.ReadFile(path)
 		if err != nil {
@@ -55,6 +60,11 @@ func (b *Box) readHost() (Host, error) {
 		}
 		*text = string(data)
 	}
+	controllers, err := os.ReadFile(filepath.Join(cgroupRoot, "cgroup.controllers"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return h, fmt.Errorf("look at this machine: %w", err)
+	}
+	h.Controllers = string(controllers)
 	var disk unix.Statfs_t
 	if err := unix.Statfs(existingParent(b.Root), &disk); err != nil {
 		return h, fmt.Errorf("look at the disk of %s: %w", b.Root, err)
@@ -69,6 +79,13 @@ func (b *Box) readHost() (Host, error) {
 	_, errGo := exec.LookPath("go")
 	h.HasAptGet, h.HasGo = errApt == nil, errGo == nil
 	return h, nil
+}
+
+// loadOverlay has the kernel load overlay's module as a mount would: until then, /proc/filesystems doesn't list it.
+func loadOverlay() {
+	if fd, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC); err == nil {
+		unix.Close(fd)
+	}
 }
 
 func existingParent(path string) string {
@@ -94,7 +111,8 @@ func (h Host) check(warm bool) error {
 		}
 	}
 	if missing := h.missingControllers(); len(missing) > 0 {
-		return fmt.Errorf("this machine has no cgroup controllers %s below %s: mount cgroup v2 there, or those of v1", strings.Join(missing, ", "), cgroupRoot)
+		return fmt.Errorf("this machine has no cgroup controllers %s below %s: mount cgroup v2 there, or those of v1, and see that the kernel's command line doesn't turn them off",
+			strings.Join(missing, ", "), cgroupRoot)
 	}
 	if h.OpenFiles < minFiles {
 		return fmt.Errorf("processes may open only %d files here and a box needs %d: raise the hard limit (ulimit -Hn)", h.OpenFiles, minFiles)
@@ -115,14 +133,14 @@ func (h Host) check(warm bool) error {
 
 func (h Host) missingControllers() []string {
 	var missing []string
-	v2 := strings.Contains(h.Mounts, " "+cgroupRoot+" cgroup2 ")
+	v2 := strings.Fields(h.Controllers)
 	for _, c := range []string{"cpu", "cpuset", "memory", "pids"} {
 		v1 := false
 		for line := range strings.Lines(h.Mounts) {
 			f := strings.Fields(line)
 			v1 = v1 || len(f) > 3 && f[2] == "cgroup" && strings.Contains(","+f[3]+",", ","+c+",")
 		}
-		if !v1 && !v2 {
+		if !v1 && !slices.Contains(v2, c) {
 			missing = append(missing, c)
 		}
 	}

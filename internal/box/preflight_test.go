@@ -9,6 +9,7 @@ func goodHost() Host {
 	return Host{
 		Filesystems: "nodev\tproc\nnodev\tsysfs\nnodev\ttmpfs\nnodev\toverlay\n",
 		Mounts:      "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n",
+		Controllers: "cpuset cpu io memory hugetlb pids rdma misc\n",
 		MemInfo:     "MemTotal: 16000000 kB\nMemAvailable:   15000000 kB\n",
 		FreeDisk:    64 << 30, OpenFiles: 20000, HasAptGet: true, HasGo: true,
 	}
@@ -23,13 +24,14 @@ func TestPreflight(t *testing.T) {
 		want   string
 	}{
 		"a good machine":         {func(*Host) {}, false, ""},
-		"cgroup v1":              {func(h *Host) { h.Mounts = v1 }, false, ""},
+		"cgroup v1":              {func(h *Host) { h.Mounts, h.Controllers = v1, "" }, false, ""},
 		"not root":               {func(h *Host) { h.UID = 1000 }, false, "needs root"},
 		"no apt-get":             {func(h *Host) { h.HasAptGet = false }, false, "Debian"},
 		"no go":                  {func(h *Host) { h.HasGo = false }, false, "install Go"},
 		"kernel without overlay": {func(h *Host) { h.Filesystems = "nodev\tproc\nnodev\tsysfs\nnodev\ttmpfs\n" }, false, "no overlay"},
-		"no cgroups":             {func(h *Host) { h.Mounts = "" }, false, "cpu, cpuset, memory, pids"},
-		"v1 without cpuset":      {func(h *Host) { h.Mounts = strings.ReplaceAll(v1, "cpuset", "x") }, false, "controllers cpuset "},
+		"no cgroups":             {func(h *Host) { h.Mounts, h.Controllers = "", "" }, false, "cpu, cpuset, memory, pids"},
+		"v1 without cpuset":      {func(h *Host) { h.Mounts, h.Controllers = strings.ReplaceAll(v1, "cpuset", "x"), "" }, false, "controllers cpuset "},
+		"v2 without memory":      {func(h *Host) { h.Controllers = "cpuset cpu io pids\n" }, false, "controllers memory "},
 		"few open files":         {func(h *Host) { h.OpenFiles = 1024 }, false, "only 1024 files"},
 		"little memory":          {func(h *Host) { h.MemInfo = "MemAvailable: 2097152 kB\n" }, false, "2048 MiB of memory"},
 		"little disk, cold":      {func(h *Host) { h.FreeDisk = 8 << 30 }, false, "8192 MiB free"},
