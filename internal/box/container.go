@@ -170,10 +170,9 @@ func (b *Box) spec(c container) (*specs.Spec, error) {
 		Mounts: mounts,
 		Linux: &specs.Linux{
 			RootfsPropagation: "shared",
-			// Relative, so that it lies below the cgroup that this process is in.
-			CgroupsPath: b.prefix() + "/" + c.name,
-			Resources:   &specs.LinuxResources{Devices: []specs.LinuxDeviceCgroup{{Allow: true, Access: "rwm"}}},
-			Devices:     devices(),
+			CgroupsPath:       cgroupsPath(cgroupRoot, b.prefix()+"/"+c.name),
+			Resources:         &specs.LinuxResources{Devices: []specs.LinuxDeviceCgroup{{Allow: true, Access: "rwm"}}},
+			Devices:           devices(),
 			Namespaces: []specs.LinuxNamespace{
 				{Type: specs.PIDNamespace}, {Type: specs.MountNamespace}, {Type: specs.UTSNamespace},
 				{Type: specs.IPCNamespace}, {Type: specs.CgroupNamespace},
@@ -181,6 +180,15 @@ func (b *Box) spec(c container) (*specs.Spec, error) {
 			},
 		},
 	}, nil
+}
+
+// cgroupsPath is where runc makes a container's cgroup. A relative path lies beside or below the cgroup that this process is in.
+// Under v2 that can belong to a login session, which ends with all that is in it, so there the path is absolute.
+func cgroupsPath(root, name string) string {
+	if exists(filepath.Join(root, "cgroup.controllers")) {
+		return "/" + name
+	}
+	return name
 }
 
 func (b *Box) network(c container) specs.LinuxNamespace {
