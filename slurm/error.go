@@ -33,6 +33,8 @@ type Error struct {
 	Code int
 	// Text is Slurm's own sentence.
 	Text string
+	// Source is the place in Slurm, such as a function, or in the request that the error is about.
+	Source string
 	// Err is the underlying error where the call itself failed.
 	Err error
 }

@@ -8,6 +8,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -188,6 +190,9 @@ func (c *Client) once(ctx context.Context, op call, body func(dialect.Dialect) a
 	}
 	a, err := c.send(ctx, op, d, content)
 	if err != nil {
+		if lost := (*net.OpError)(nil); errors.As(err, &lost) || errors.Is(err, io.EOF) {
+			c.forgetVersion() // it may come back as a newer one
+		}
 		return nil, err
 	}
 	switch {

@@ -75,7 +75,7 @@ func failure(op call, status int, rep dialect.Reply) *slurm.Error {
 	e := &slurm.Error{Op: op.name, HTTPStatus: status}
 	for _, p := range rep.Errors {
 		if e.Code == 0 {
-			e.Code, e.Text = p.Code, p.Text
+			e.Code, e.Text, e.Source = p.Code, p.Text, p.Source
 		}
 	}
 	switch {

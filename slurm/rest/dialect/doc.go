@@ -65,6 +65,8 @@ type Problem struct {
 	Code int
 	// Text is Slurm's sentence, with its own description in front where it has one.
 	Text string
+	// Source is the place in Slurm or in the request that it comes from.
+	Source string
 	// Job is the job that a status entry is about.
 	Job string
 }

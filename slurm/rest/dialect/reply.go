@@ -12,6 +12,7 @@ type problemJSON struct {
 	Description string `json:"description"`
 	Number      int    `json:"error_number"`
 	Error       string `json:"error"`
+	Source      string `json:"source"`
 }
 
 type statusJSON struct {
@@ -152,7 +153,7 @@ func problems(d *json.Decoder, to *[]Problem) error {
 			text += ": " + p.Error
 		}
 		if len(*to) < maxProblems {
-			*to = append(*to, Problem{Code: p.Number, Text: text})
+			*to = append(*to, Problem{Code: p.Number, Text: text, Source: p.Source})
 		}
 		return nil
 	})
