@@ -19,7 +19,7 @@ func read[T any](ctx context.Context, c *Client, op call,
 	op.method, op.read = http.MethodGet, true
 	var out []T
 	rep, err := c.do(ctx, op, nil, func(d dialect.Dialect, a answer) (rep dialect.Reply, err error) {
-		out, rep, err = pick(d.Read)(bytes.NewReader(a.body))
+		out, rep, err = pick(d.Read)(bytes.NewBuffer(a.body))
 		return rep, err
 	})
 	if err != nil || rep == nil {

@@ -108,7 +108,7 @@ func (c *Client) roundTrip(ctx context.Context, op call, d dialect.Dialect, body
 		return answer{}, unavailable(op, err)
 	}
 	defer res.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(res.Body, c.config.MaxBody+1))
+	data, err := readBody(io.LimitReader(res.Body, c.config.MaxBody+1), res.ContentLength)
 	if err != nil {
 		return answer{}, unavailable(op, fmt.Errorf("read the answer: %w", err))
 	}
@@ -117,4 +117,14 @@ func (c *Client) roundTrip(ctx context.Context, op call, d dialect.Dialect, body
 	}
 	kind, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";")
 	return answer{status: res.StatusCode, json: strings.EqualFold(strings.TrimSpace(kind), "application/json"), body: data}, nil
+}
+
+// readBody reads r to its end, without growing and copying where the length is announced and not absurd.
+func readBody(r io.Reader, length int64) ([]byte, error) {
+	var b bytes.Buffer
+	if length > 0 && length < 64<<20 {
+		b.Grow(int(length) + bytes.MinRead)
+	}
+	_, err := b.ReadFrom(r)
+	return b.Bytes(), err
 }

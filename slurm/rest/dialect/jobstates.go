@@ -42,15 +42,12 @@ func JobStates(r io.Reader) ([]slurm.JobState, Reply, error) {
 	return out, rep, err
 }
 
-// readAll reads r to its end, at once where r knows how long it is.
+// readAll returns what r has; of a buffer its own memory, which is then only read.
 func readAll(r io.Reader) ([]byte, error) {
-	sized, ok := r.(interface{ Len() int })
-	if !ok {
-		return io.ReadAll(r)
+	if buffer, ok := r.(*bytes.Buffer); ok {
+		return buffer.Bytes(), nil
 	}
-	text := make([]byte, sized.Len())
-	_, err := io.ReadFull(r, text)
-	return text, err
+	return io.ReadAll(r)
 }
 
 // splitID takes "12", "12_3" and "12+1" apart.

@@ -121,7 +121,7 @@ func BenchmarkJobStates100k(b *testing.B) {
 	}
 	text = append(text, `],"errors":[],"warnings":[]}`...)
 	for name, read := range map[string]func() ([]slurm.JobState, Reply, error){
-		"quick": func() ([]slurm.JobState, Reply, error) { return JobStates(bytes.NewReader(text)) },
+		"quick": func() ([]slurm.JobState, Reply, error) { return JobStates(bytes.NewBuffer(text)) },
 		"slow":  func() ([]slurm.JobState, Reply, error) { return slowStates(text) },
 	} {
 		b.Run(name, func(b *testing.B) {
