@@ -2,9 +2,9 @@
 // behind it, that fails when and how a test wants: what a real one can't be made
 // to do on demand.
 //
-// A [Server] answers the calls that package rest makes, in all versions of the
-// data format that rest knows, from a small [Model] of jobs and nodes that the
-// test sets. Its answers have the form of a real slurmrestd's: a contract test
+// A [Server] answers the calls about jobs, nodes and partitions that package rest
+// makes, in the versions v0.0.44 and v0.0.45 of the data format, from a small
+// [Model] of jobs and nodes that the test sets. Its answers have the form of a real slurmrestd's: a contract test
 // sends both the same requests. It has no scheduler to speak of: an immediate
 // allocation takes the first nodes that fit, and a queued job waits until the
 // test starts it.

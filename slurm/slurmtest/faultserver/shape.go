@@ -64,11 +64,32 @@ func (m *Model) ping(version string) Answer {
 	return success(field{"pings", list})
 }
 
+// diag counts the jobs; of all the rest it says that nothing goes on.
 func (m *Model) diag(now time.Time) Answer {
-	return success(field{"statistics", map[string]any{
-		"req_time": when(now), "req_time_start": when(m.Since),
-		"jobs_submitted": m.Submitted, "jobs_started": m.Started,
-	}})
+	stats := map[string]any{
+		"req_time": when(now), "req_time_start": when(m.Since), "jobs_submitted": m.Submitted, "jobs_started": m.Started,
+		"bf_active": false, "bf_when_last_cycle": when(time.Time{}),
+	}
+	for _, name := range []string{
+		"server_thread_count", "agent_queue_size", "dbd_agent_queue_size",
+		"schedule_cycle_last", "schedule_cycle_max", "schedule_cycle_mean", "schedule_queue_length",
+		"bf_cycle_last", "bf_cycle_max", "bf_cycle_mean", "bf_backfilled_jobs",
+	} {
+		stats[name] = 0
+	}
+	for name, state := range map[string]string{
+		"jobs_pending": slurm.JobPending, "jobs_running": slurm.JobRunning, "jobs_completed": slurm.JobCompleted,
+		"jobs_canceled": slurm.JobCancelled, "jobs_failed": slurm.JobFailed,
+	} {
+		n := 0
+		for _, j := range m.Jobs {
+			if j.States.Has(state) {
+				n++
+			}
+		}
+		stats[name] = n
+	}
+	return success(field{"statistics", stats})
 }
 
 func jobJSON(j JobRecord) map[string]any {
