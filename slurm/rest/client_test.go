@@ -124,6 +124,51 @@ func TestOnlyReadsAreRetried(t *testing.T) {
 	}
 }
 
+// TestWritesAreMadeOnce has each write meet a server that says "not now".
+func TestWritesAreMadeOnce(t *testing.T) {
+	var writes atomic.Int32
+	c := newClient(t, func(w http.ResponseWriter, r *http.Request) {
+		// What a write looks up first is there.
+		if r.Method == http.MethodGet && !strings.HasSuffix(r.URL.Path, "/reconfigure/") {
+			answerJSON(w, 200, `{"accounts":[{"name":"a"}],"users":[{"name":"a"}],"associations":[],"qos":[{"name":"a"}],"reservations":[{"name":"a"}],"errors":[],
+				"warnings":[],"meta":{"slurm":{"release":"26.05.5"}}}`)
+			return
+		}
+		writes.Add(1)
+		w.WriteHeader(http.StatusBadGateway)
+	}, func(c *Config) { c.Version = "v0.0.45" })
+	ctx := t.Context()
+	for name, call := range map[string]func() error{
+		"Submit":            func() error { _, err := c.Submit(ctx, external); return err },
+		"AllocateNow":       func() error { _, err := c.AllocateNow(ctx, external); return err },
+		"UpdateJob":         func() error { return c.UpdateJob(ctx, 1, external) },
+		"CancelJobs":        func() error { return c.CancelJobs(ctx, 1) },
+		"CreateNode":        func() error { return c.CreateNode(ctx, slurm.NodeCreate{Name: "a", Address: "::1"}) },
+		"UpdateNode":        func() error { return c.UpdateNode(ctx, "a", slurm.NodeUpdate{State: "DRAIN"}) },
+		"DeleteNode":        func() error { return c.DeleteNode(ctx, "a") },
+		"Reconfigure":       func() error { return c.Reconfigure(ctx) },
+		"UpdateReservation": func() error { return c.UpdateReservation(ctx, "a", slurm.ReservationRequest{}) },
+		"DeleteReservation": func() error { return c.DeleteReservation(ctx, "a") },
+		"CreateAccount":     func() error { return c.CreateAccount(ctx, slurm.AccountCreate{Account: slurm.Account{Name: "a"}}) },
+		"UpdateAccount":     func() error { return c.UpdateAccount(ctx, slurm.Account{Name: "a"}) },
+		"DeleteAccount":     func() error { return c.DeleteAccount(ctx, "a") },
+		"CreateUser":        func() error { return c.CreateUser(ctx, slurm.UserCreate{Name: "a", Accounts: []string{"a"}}) },
+		"UpdateUser":        func() error { return c.UpdateUser(ctx, slurm.User{Name: "a"}) },
+		"DeleteUser":        func() error { return c.DeleteUser(ctx, "a") },
+		"DeleteAssociation": func() error { return c.DeleteAssociation(ctx, slurm.AssociationKey{Cluster: "a", Account: "a"}) },
+		"PutQOS":            func() error { return c.PutQOS(ctx, slurm.QOS{Name: "a"}) },
+		"DeleteQOS":         func() error { return c.DeleteQOS(ctx, "a") },
+		"PutAssociation": func() error {
+			return c.PutAssociation(ctx, slurm.Association{AssociationKey: slurm.AssociationKey{Cluster: "a", Account: "a"}})
+		},
+	} {
+		writes.Store(0)
+		if err := call(); !errors.Is(err, slurm.ErrUnavailable) || writes.Load() != 1 {
+			t.Errorf("%s: %v after %d writes, want ErrUnavailable after 1", name, err, writes.Load())
+		}
+	}
+}
+
 func TestOwnDeadline(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 
 	"github.com/slinky-hpc/slinky/slurm"
 	"github.com/slinky-hpc/slinky/slurm/rest/dialect"
@@ -70,7 +71,7 @@ func readOne[T any](ctx context.Context, c *Client, op call, name string,
 	if err := plainName(op, name); err != nil {
 		return none, err
 	}
-	list, _, err := read(ctx, c, op, pick)
+	list, rep, err := read(ctx, c, op, pick)
 	if err != nil {
 		return none, err
 	}
@@ -79,7 +80,10 @@ func readOne[T any](ctx context.Context, c *Client, op call, name string,
 			return x, nil
 		}
 	}
-	return none, notFound(op)
+	if len(list) == 0 && slices.ContainsFunc(rep.Warnings, func(p dialect.Problem) bool { return emptyList(p.Text) }) {
+		return none, notFound(op) // so slurmdbd's plugin tells it
+	}
+	return none, foreign(op)
 }
 
 // remove deletes one named thing.

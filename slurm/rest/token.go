@@ -33,6 +33,21 @@ func (t StaticToken) Token(context.Context) (string, error) {
 	return string(t), nil
 }
 
+// TokenFunc is a TokenSource of the caller's own, such as the current bytes of a Secret.
+type TokenFunc func(ctx context.Context) (string, error)
+
+// Token calls f.
+func (f TokenFunc) Token(ctx context.Context) (string, error) {
+	token, err := f(ctx)
+	if err == nil && token == "" {
+		err = errors.New("the token is empty")
+	}
+	return token, err
+}
+
+// Renew lets a refused call be made once more, if f's next token is another one.
+func (f TokenFunc) Renew() {}
+
 // TokenFile is a file that holds a token, such as a mounted Secret. It is read
 // again whenever it changes.
 func TokenFile(path string) TokenSource {
@@ -90,9 +105,11 @@ func (f *watchedFile) forget() {
 // KeyConfig configures tokens that are made here, with the key that slurmctld
 // checks them by (AuthAltParameters=jwt_key).
 type KeyConfig struct {
-	// Key is the HS256 key. KeyFile is a file with it, read again when it changes. Give one of them.
+	// Key is the HS256 key. KeyFile is a file with it, read again when it changes. ReadKey
+	// gives it anew for each call, such as from a Secret. Give one of them.
 	Key     []byte
 	KeyFile string
+	ReadKey func(ctx context.Context) ([]byte, error)
 	// User is whom the tokens are for; root and SlurmUser may act for others.
 	User string
 	// Lifetime of a token; 10 minutes by default. A new one is made after two thirds of it.
@@ -103,8 +120,14 @@ type KeyConfig struct {
 
 // TokensFromKey returns a source that makes its own short-lived tokens.
 func TokensFromKey(c KeyConfig) (TokenSource, error) {
-	if (len(c.Key) == 0) == (c.KeyFile == "") {
-		return nil, errors.New("tokens from a key: give either Key or KeyFile")
+	sources := 0
+	for _, given := range []bool{len(c.Key) > 0, c.KeyFile != "", c.ReadKey != nil} {
+		if given {
+			sources++
+		}
+	}
+	if sources != 1 {
+		return nil, errors.New("tokens from a key: give one of Key, KeyFile and ReadKey")
 	}
 	if c.User == "" {
 		return nil, errors.New("tokens from a key: User is empty")
@@ -131,16 +154,34 @@ type minter struct {
 	renews time.Time
 }
 
-func (m *minter) Token(context.Context) (string, error) {
-	key := m.config.Key
-	if m.config.KeyFile != "" {
-		var err error
-		if key, err = m.file.read(); err != nil {
-			return "", fmt.Errorf("JWT key file: %w", err)
+func (m *minter) readKey(ctx context.Context) ([]byte, error) {
+	switch {
+	case m.config.KeyFile != "":
+		key, err := m.file.read()
+		if err != nil {
+			return nil, fmt.Errorf("JWT key file: %w", err)
 		}
 		if len(key) == 0 {
-			return "", fmt.Errorf("JWT key file %s is empty", m.config.KeyFile)
+			return nil, fmt.Errorf("JWT key file %s is empty", m.config.KeyFile)
 		}
+		return key, nil
+	case m.config.ReadKey != nil:
+		key, err := m.config.ReadKey(ctx)
+		if err == nil && len(key) == 0 {
+			err = errors.New("it is empty")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("JWT key: %w", err)
+		}
+		return bytes.Clone(key), nil // its owner may change it; we compare with it later
+	}
+	return m.config.Key, nil
+}
+
+func (m *minter) Token(ctx context.Context) (string, error) {
+	key, err := m.readKey(ctx)
+	if err != nil {
+		return "", err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"os"
@@ -74,8 +75,9 @@ func TestTokensFromKey(t *testing.T) {
 	if token(t, s) == first {
 		t.Error("the old token after two thirds of the lifetime")
 	}
+	secret := func(context.Context) ([]byte, error) { return []byte("k"), nil }
 	for name, c := range map[string]KeyConfig{
-		"no key": {User: "root"}, "two keys": {User: "root", Key: []byte("k"), KeyFile: "f"}, "no user": {Key: []byte("k")},
+		"no key": {User: "root"}, "key and function": {User: "root", Key: []byte("k"), ReadKey: secret}, "two keys": {User: "root", Key: []byte("k"), KeyFile: "f"}, "no user": {Key: []byte("k")},
 		"short": {User: "root", Key: []byte("k"), Lifetime: time.Millisecond},
 	} {
 		if _, err := TokensFromKey(c); err == nil {
@@ -114,5 +116,38 @@ func TestRefusedTokenIsRenewedOnce(t *testing.T) {
 	calls = 0
 	if _, err := refused.JobStates(t.Context()); !errors.Is(err, slurm.ErrAuth) || calls != 1 {
 		t.Errorf("%v after %d calls, want ErrAuth after 1", err, calls)
+	}
+}
+
+// TestRotatedSecret has the bytes of a Secret change, once as a token and once as the key.
+func TestRotatedSecret(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	secret := []byte("one")
+	var failed error
+	minted, err := TokensFromKey(KeyConfig{User: "root", Now: func() time.Time { return now },
+		ReadKey: func(context.Context) ([]byte, error) { return secret, failed }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := TokenFunc(func(context.Context) (string, error) { return string(secret), failed })
+	for name, s := range map[string]TokenSource{"token": plain, "key": minted} {
+		copy(secret, "one")
+		first := token(t, s)
+		if again := token(t, s); again != first {
+			t.Errorf("%s: the token changed without a reason", name)
+		}
+		copy(secret, "two")
+		if second := token(t, s); second == first {
+			t.Errorf("%s: the old token after the Secret changed", name)
+		}
+		failed = errors.New("no Secret")
+		if _, err := s.Token(t.Context()); !errors.Is(err, failed) {
+			t.Errorf("%s: error %v, want that of the Secret", name, err)
+		}
+		failed, secret = nil, nil
+		if _, err := s.Token(t.Context()); err == nil {
+			t.Errorf("%s: no error for an empty Secret", name)
+		}
+		secret = []byte("one")
 	}
 }
