@@ -13,7 +13,8 @@ type Jobs interface {
 	Allocation(ctx context.Context, id uint32) (Allocation, error)
 	// Submit queues a job and returns its id.
 	Submit(ctx context.Context, req JobRequest) (uint32, error)
-	// AllocateNow starts an external job at once or fails with ErrBusy, leaving nothing behind.
+	// AllocateNow starts an external job at once or fails with ErrBusy. Then only the
+	// record of a failed job is left behind, as long as Slurm keeps those.
 	AllocateNow(ctx context.Context, req JobRequest) (uint32, error)
 	UpdateJob(ctx context.Context, id uint32, req JobRequest) error
 	// CancelJobs cancels jobs in one call. Jobs that have ended or are unknown are no error.

@@ -155,7 +155,7 @@ func TestNoEventWithoutAChange(t *testing.T) {
 func TestObjectsGoAtAnyMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, cache.Options{})
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx := t.Context()
 		var loops sync.WaitGroup
 		loop := func(do func()) {
 			loops.Go(func() {
@@ -178,7 +178,6 @@ func TestObjectsGoAtAnyMoment(t *testing.T) {
 		loop(func() { w.cache.Node("x2"); w.cache.Job(2); w.cache.Allocation(2); w.cache.Jobs(); w.cache.Nodes() })
 		loop(func() { w.cache.Subscribe(func(cache.Event) {})() })
 		loops.Wait()
-		cancel()
 	})
 }
 

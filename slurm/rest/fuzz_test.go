@@ -40,6 +40,7 @@ func fuzzAnswers(f *testing.F, version string) {
 			f.Fatalf("%s: %v", file, err)
 		}
 		body, err := io.ReadAll(res.Body)
+		res.Body.Close()
 		if err != nil {
 			f.Fatalf("%s: %v", file, err)
 		}

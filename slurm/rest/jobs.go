@@ -160,6 +160,9 @@ func (c *Client) UpdateJob(ctx context.Context, id uint32, req slurm.JobRequest)
 // CancelJobs implements slurm.Jobs. It sends no signal by name: any but KILL
 // makes slurmctld call the node of an external job, where nobody answers, and
 // the node is lost to Slurm.
+//
+// Never act for a user who may not cancel all of the jobs: slurmctld 26.05.5
+// then keeps its locks for good and answers nobody any more.
 func (c *Client) CancelJobs(ctx context.Context, ids ...uint32) error {
 	if len(ids) == 0 {
 		return nil

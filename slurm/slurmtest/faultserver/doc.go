@@ -4,10 +4,10 @@
 //
 // A [Server] answers the calls about jobs, nodes and partitions that package rest
 // makes, in the versions v0.0.44 and v0.0.45 of the data format, from a small
-// [Model] of jobs and nodes that the test sets. Its answers have the form of a real slurmrestd's: a contract test
-// sends both the same requests. It has no scheduler to speak of: an immediate
-// allocation takes the first nodes that fit, and a queued job waits until the
-// test starts it.
+// [Model] of jobs and nodes that the test sets. Its answers have the form of a
+// real slurmrestd's: a contract test sends both the same requests. It has no
+// scheduler to speak of: an immediate allocation takes the first nodes that fit,
+// and a queued job waits until the test starts it.
 //
 // A [Fault] replaces the answer to one call, or to all calls of a kind:
 //
