@@ -6,7 +6,7 @@ export CGO_ENABLED := 0
 export GOFLAGS := $(strip $(GOFLAGS) -trimpath -buildvcs=false)
 
 .DEFAULT_GOAL := help
-.PHONY: help up down demo test lint gen images e2e bench bin/slinky bin/testrun
+.PHONY: help up down demo test lint gen openapi images e2e bench bin/slinky bin/testrun
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -28,6 +28,9 @@ lint: bin/testrun ## Check style, imports and generated files
 
 gen: ## Write the generated files
 	@hack/gen.sh
+
+openapi: ## Bring the Slurm client up to the Slurm of its tests (as root)
+	@hack/gen-openapi.sh
 
 images: bin/slinky ## Build the container images
 	@bin/slinky images
