@@ -159,7 +159,7 @@ func filled100k(b *testing.B) (p *jobPoller, server *premade, memory uint64) {
 	}
 	before := heap()
 	c := New(scripted, Options{OnError: func(err error) { b.Error(err) }, Key: func(j slurm.Job) string { return j.SLUID }})
-	p = &jobPoller{Cache: c, rereadAt: time.Now().Add(time.Hour)}
+	p = &jobPoller{Cache: c}
 	for !c.jobsSynced && !b.Failed() {
 		pollOnce(b, p)
 	}

@@ -32,8 +32,7 @@ const (
 // jobPoller is used by one goroutine.
 type jobPoller struct {
 	*Cache
-	listed   []listed // by id; kept for its memory
-	rereadAt time.Time
+	listed []listed // by id; kept for its memory
 }
 
 // poll reads the list of states, then what changed, and returns how long the list took.
@@ -56,9 +55,6 @@ func (p *jobPoller) poll(ctx context.Context) (took time.Duration, err error) {
 		err = p.each(min(len(missing), confirmPerPoll), func(i int) error { return p.readGroup(ctx, missing[i], "") })
 	}
 	p.done(start, complete, len(changed)+len(missing) > 0, err)
-	if err == nil {
-		err = p.reread(ctx, start)
-	}
 	p.report(ctx, err)
 	return took, nil
 }
@@ -176,17 +172,32 @@ func (p *jobPoller) readChanged(ctx context.Context, changed []listed) error {
 	})
 }
 
-// reread reads again, once in a slow period, some of the jobs whose details are
+// rereadDetails is the chore that reads again some of the jobs whose details are
 // the oldest: of those that wait, and if the cluster is in use of those that run.
-func (p *jobPoller) reread(ctx context.Context, now time.Time) error {
-	if now.Sub(p.rereadAt) < p.options.Slow {
-		return nil
+// It reads one after the other, since those that changed matter more.
+func (c *Cache) rereadDetails(ctx context.Context) (bool, error) {
+	now := c.options.Clock.Now()
+	due := c.old(now, func(g *group) bool { return g.waiting || now.Sub(c.changedAt) < quietAfter })
+	var failure error
+	for _, id := range due[:min(len(due), rereadAtOnce)] {
+		if err := c.readGroup(ctx, id, c.knownStates(id)); err != nil {
+			failure = err
+			c.postpone(id) // one that can't be read hides no other
+		}
+		if c.options.Clock.Now().Sub(now) > c.options.Slow {
+			break // other chores wait
+		}
 	}
-	p.rereadAt = now
-	due := p.old(now, func(g *group) bool { return g.waiting || now.Sub(p.changedAt) < quietAfter })
-	return p.each(min(len(due), rereadAtOnce), func(i int) error {
-		return p.readGroup(ctx, due[i], p.statesOf(due[i]))
-	})
+	return false, failure
+}
+
+// postpone makes a job wait for its turn to be read again as if it had been read.
+func (c *Cache) postpone(id uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if g, ok := c.groups[id]; ok {
+		g.read = c.options.Clock.Now()
+	}
 }
 
 // rereadRunning is the chore that reads one job again on an idle cluster.
@@ -195,7 +206,11 @@ func (c *Cache) rereadRunning(ctx context.Context) (bool, error) {
 	if len(due) == 0 {
 		return false, nil
 	}
-	return true, c.readGroup(ctx, due[0], c.knownStates(due[0]))
+	err := c.readGroup(ctx, due[0], c.knownStates(due[0]))
+	if err != nil {
+		c.postpone(due[0])
+	}
+	return true, err
 }
 
 func (c *Cache) knownStates(id uint32) string {

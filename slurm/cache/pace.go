@@ -16,18 +16,18 @@ func slowed(pause time.Duration, failures int) time.Duration {
 	return pause
 }
 
-// pollJobs polls again and again. poll returns how long the list of states
-// took: a slow server is left four times as much time before the next.
+// pollJobs polls again and again. poll returns how long the list of states took.
 func (c *Cache) pollJobs(ctx context.Context, poll func(context.Context) (time.Duration, error)) {
 	failures := 0
 	for ctx.Err() == nil {
+		start := c.options.Clock.Now()
 		took, err := poll(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		if err != nil {
 			failures++
-			took = 0 // waiting for no answer tells nothing of how slow they are
+			took = 0 // it was no answer, and failures have a pause of their own
 			c.report(ctx, err)
 		} else {
 			if failures > 0 {
@@ -35,21 +35,28 @@ func (c *Cache) pollJobs(ctx context.Context, poll func(context.Context) (time.D
 			}
 			failures = 0
 		}
-		for waited := time.Duration(0); ; {
-			pause := max(slowed(c.jobPeriod(), failures), 4*took) - waited
+		end := c.options.Clock.Now()
+		for {
+			pause := start.Add(slowed(c.jobPeriod(), failures)).Sub(c.options.Clock.Now())
+			pause = max(pause, end.Add(c.rest(took)).Sub(c.options.Clock.Now()))
 			if pause <= 0 {
 				break
 			}
-			before := c.options.Clock.Now()
 			select {
 			case <-ctx.Done():
 				return
 			case <-c.options.Clock.After(pause):
 			case <-c.wake: // the period may have become shorter
 			}
-			waited += c.options.Clock.Now().Sub(before)
 		}
 	}
+}
+
+// rest returns the least time between the end of a poll and the next: a slow
+// server is left up to four times as long as the list of states took, a quick one a moment.
+func (c *Cache) rest(took time.Duration) time.Duration {
+	share := min(4, float64(took)/float64(c.options.Fast))
+	return max(c.options.Fast/4, time.Duration(share*float64(took)))
 }
 
 func (c *Cache) report(ctx context.Context, err error) {
@@ -73,12 +80,12 @@ type chore struct {
 	due      time.Time
 	failures int
 
-	// do tells whether it asked Slurm for anything.
+	// do tells whether what it asked Slurm for counts against the load of an idle cluster.
 	do func(context.Context) (bool, error)
 }
 
 // doChores does one chore after the other, the longest due first, and no two
-// within a slow period once each was done: that bounds the load.
+// within a slow period once each was done, but for reading details: that bounds the load.
 func (c *Cache) doChores(ctx context.Context) {
 	start := c.options.Clock.Now()
 	nodes, controller := &nodePoller{Cache: c}, &controllerWatch{Cache: c}
@@ -93,6 +100,7 @@ func (c *Cache) doChores(ctx context.Context) {
 		}},
 		diag,
 		{every: 6 * c.options.Nodes, due: start.Add(6 * c.options.Nodes), do: nodes.check},
+		{every: c.options.Slow, due: start.Add(c.options.Slow), do: c.rereadDetails},
 		{every: 5 * c.options.Slow, due: start.Add(5 * c.options.Slow), do: c.rereadRunning},
 	}
 	gap := min(c.options.Slow, c.options.Nodes)
