@@ -139,6 +139,33 @@ func filled(v reflect.Value) {
 	}
 }
 
+// readers are all ways to read a cache that TestReadersShareNoMemory has filled.
+func readers(c *Cache) map[string]func() any {
+	return map[string]func() any{
+		"Job":              func() any { v, _ := c.Job(1); return v },
+		"Jobs":             func() any { return c.Jobs() },
+		"JobsInState":      func() any { return c.JobsInState(slurm.JobRunning) },
+		"JobsInPartition":  func() any { return c.JobsInPartition("p") },
+		"JobsOfUser":       func() any { return c.JobsOfUser("alice") },
+		"JobsOnNode":       func() any { return c.JobsOnNode("x1") },
+		"JobsWithKey":      func() any { return c.JobsWithKey("k") },
+		"CountJobs":        func() any { return c.CountJobs() },
+		"Allocation":       func() any { v, _ := c.Allocation(1); return v },
+		"Node":             func() any { v, _ := c.Node("x1"); return v },
+		"Nodes":            func() any { return c.Nodes() },
+		"NodesInState":     func() any { return c.NodesInState(slurm.NodeIdle) },
+		"NodesInPartition": func() any { return c.NodesInPartition("p") },
+		"CountNodes":       func() any { return c.CountNodes() },
+		"an event": func() any {
+			var events []Event
+			stop := c.Subscribe(func(e Event) { events = append(events, e) })
+			synctest.Wait()
+			stop()
+			return events
+		},
+	}
+}
+
 // TestReadersShareNoMemory also finds a field that a Clone method forgets.
 func TestReadersShareNoMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -152,29 +179,7 @@ func TestReadersShareNoMemory(t *testing.T) {
 		f.jobs[1], f.nodes["x1"] = j, n
 		c, _ := start(t, f, Options{Key: func(j slurm.Job) string { j.States[0] = "X"; return "k" }})
 
-		read := map[string]func() any{
-			"Job":              func() any { v, _ := c.Job(1); return v },
-			"Jobs":             func() any { return c.Jobs() },
-			"JobsInState":      func() any { return c.JobsInState(slurm.JobRunning) },
-			"JobsInPartition":  func() any { return c.JobsInPartition("p") },
-			"JobsOfUser":       func() any { return c.JobsOfUser("alice") },
-			"JobsOnNode":       func() any { return c.JobsOnNode("x1") },
-			"JobsWithKey":      func() any { return c.JobsWithKey("k") },
-			"CountJobs":        func() any { return c.CountJobs() },
-			"Allocation":       func() any { v, _ := c.Allocation(1); return v },
-			"Node":             func() any { v, _ := c.Node("x1"); return v },
-			"Nodes":            func() any { return c.Nodes() },
-			"NodesInState":     func() any { return c.NodesInState(slurm.NodeIdle) },
-			"NodesInPartition": func() any { return c.NodesInPartition("p") },
-			"CountNodes":       func() any { return c.CountNodes() },
-			"an event": func() any {
-				var events []Event
-				stop := c.Subscribe(func(e Event) { events = append(events, e) })
-				synctest.Wait()
-				stop()
-				return events
-			},
-		}
+		read := readers(c)
 		own := map[uintptr]string{}
 		c.mu.RLock()
 		memory(reflect.ValueOf(&c.jobs[1].record), own, "job")

@@ -12,6 +12,27 @@ import (
 	"github.com/slinky-hpc/slinky/slurm/slurmtest"
 )
 
+// seen is that a job runs or ended, and when a subscriber was told.
+type seen struct {
+	id    uint32
+	ended bool
+	at    time.Time
+}
+
+func wait(b *testing.B, events <-chan seen, id uint32, ended bool) time.Time {
+	b.Helper()
+	for timeout := time.After(time.Minute); ; {
+		select {
+		case s := <-events:
+			if s.id == id && s.ended == ended {
+				return s.at
+			}
+		case <-timeout:
+			b.Fatalf("no event of job %d within a minute", id)
+		}
+	}
+}
+
 // BenchmarkChangeSeen is the time from a change of a job in a real Slurm to the
 // event of a subscriber, while something is awaited and a thousand other jobs are
 // there. In turn, a job is started and cancelled. The change happens while the
@@ -27,11 +48,6 @@ func BenchmarkChangeSeen(b *testing.B) {
 		if _, err := client.Submit(ctx, held); err != nil {
 			b.Fatal(err)
 		}
-	}
-	type seen struct {
-		id    uint32
-		ended bool
-		at    time.Time
 	}
 	events := make(chan seen, 10_000)
 	c := cache.New(client, cache.Options{OnError: func(err error) { b.Log(err) }})
@@ -49,18 +65,6 @@ func BenchmarkChangeSeen(b *testing.B) {
 			b.Fatal("not synced within a minute")
 		}
 	}
-	wait := func(id uint32, ended bool) time.Time {
-		for timeout := time.After(time.Minute); ; {
-			select {
-			case s := <-events:
-				if s.id == id && s.ended == ended {
-					return s.at
-				}
-			case <-timeout:
-				b.Fatalf("no event of job %d within a minute", id)
-			}
-		}
-	}
 	var took, after []time.Duration
 	note := func(start, end, at time.Time) {
 		took, after = append(took, at.Sub(start)), append(after, max(0, at.Sub(end)))
@@ -72,13 +76,13 @@ func BenchmarkChangeSeen(b *testing.B) {
 			b.Fatal(err)
 		}
 		end := time.Now()
-		note(start, end, wait(id, false))
+		note(start, end, wait(b, events, id, false))
 		start = time.Now()
 		if err := client.CancelJobs(ctx, id); err != nil {
 			b.Fatal(err)
 		}
 		end = time.Now()
-		note(start, end, wait(id, true))
+		note(start, end, wait(b, events, id, true))
 	}
 	b.ReportMetric(share(took, 0.5), "p50-ms")
 	b.ReportMetric(share(took, 0.99), "p99-ms")

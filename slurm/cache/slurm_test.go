@@ -95,6 +95,17 @@ func TestRealSlurm(t *testing.T) {
 	}
 	next(t, jobs, "the job array waits", jobIs(uint32(array), slurm.JobPending))
 
+	het, err := strconv.ParseUint(cluster.Run(t, "sh", "-c", "printf '#!/bin/sh\n#SBATCH -H -p ext -n1\n#SBATCH hetjob\n#SBATCH -H -p ext -n1\ntrue\n' | sbatch --parsable"), 10, 32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := next(t, jobs, "the second component of a heterogeneous job waits", func(e cache.Event) bool {
+		return e.Job.New != nil && e.Job.New.HetJobID == slurm.NumberOf(het) && e.Job.New.ID != uint32(het)
+	})
+	if there, err := c.RefreshJob(ctx, second.Job.New.ID); !there || err != nil {
+		t.Errorf("the second component, read again: %v, %v", there, err)
+	}
+
 	cluster.Run(t, "scontrol", "update", "nodename=x1", "state=drain", "reason=test")
 	next(t, nodes, "the node drains", nodeIs("x1", slurm.NodeDrain))
 	if n, _ := c.Node("x1"); n.Reason != "test" {
@@ -104,6 +115,20 @@ func TestRealSlurm(t *testing.T) {
 		t.Fatal(err)
 	}
 	next(t, nodes, "the node is gone", func(e cache.Event) bool { return e.Node != nil && e.Node.New == nil })
+}
+
+// startedLongAgo waits until slurmctld's next start differs from this one: they are told apart by the second.
+func startedLongAgo(t *testing.T, client *rest.Client) {
+	t.Helper()
+	for tick := time.Tick(50 * time.Millisecond); ; <-tick {
+		d, err := client.Diag(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !d.Since.IsZero() && time.Since(d.Since) > time.Second {
+			return
+		}
+	}
 }
 
 // TestCrash is about slurmctld's promise that ends with a crash: the newest jobs
@@ -120,16 +145,7 @@ func TestCrash(t *testing.T) {
 	defer client.Close()
 	c, jobs, nodes := watch(t, client)
 	next(t, nodes, "node x1 is there", nodeIs("x1", slurm.NodeIdle))
-	// Starts are told apart by the second.
-	for tick := time.Tick(50 * time.Millisecond); ; <-tick {
-		d, err := client.Diag(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !d.Since.IsZero() && time.Since(d.Since) > time.Second {
-			break
-		}
-	}
+	startedLongAgo(t, client)
 	// slurmctld saves its state now and then; here never, so that the job is lost for sure.
 	cluster.Run(t, "chmod", "0500", "/cluster/ctld")
 	id, err := client.AllocateNow(t.Context(), request(4))
