@@ -23,7 +23,7 @@ func TestDescribe(t *testing.T) {
 		`job 7 "train" of alice is pending: Resources, expected to start at 2026-01-02 03:04:05`: {New: pending},
 		`job 7 "train" of alice is running on x[1-2]`:                                            {Old: pending, New: running},
 		`job 7 "train" of alice is forgotten`:                                                    {Old: running},
-		"": {Old: running, New: &longer},
+		"":                                                                                       {Old: running, New: &longer},
 	} {
 		if got := describe(e, "gpu"); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)

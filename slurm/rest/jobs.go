@@ -143,6 +143,10 @@ func (c *Client) create(ctx context.Context, op call, body func(dialect.Writer) 
 	if err != nil {
 		return 0, err
 	}
+	if rep.JobID == 0 && len(rep.Warnings) > 0 {
+		// So slurmrestd refuses a value of the wrong type.
+		return 0, &slurm.Error{Kind: slurm.ErrInvalid, Op: op.name, HTTPStatus: http.StatusOK, Text: rep.Warnings[0].Text}
+	}
 	if rep.JobID == 0 {
 		return 0, &slurm.Error{Kind: slurm.ErrUnavailable, Op: op.name, HTTPStatus: http.StatusOK, Text: "the answer has no job id"}
 	}

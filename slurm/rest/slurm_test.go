@@ -251,6 +251,37 @@ func TestAuthentication(t *testing.T) {
 	kind(t, "root, acting for alice, creates a node", c.CreateNode(t.Context(), slurmtest.ExternalNode("z")), slurm.ErrAuth)
 }
 
+// TestActingForAnotherUser has root's token and alice's name make a job: it is alice's, and
+// she may change it herself.
+func TestActingForAnotherUser(t *testing.T) {
+	cluster := slurmtest.Start(t, slurmtest.Options{ExternalNodes: []slurm.NodeCreate{slurmtest.ExternalNode("x1")}})
+	for _, version := range versions {
+		c, err := rest.New(rest.Config{URL: cluster.URL, Tokens: cluster.Tokens(t, "root"), User: "alice", Version: version})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		id, err := c.AllocateNow(t.Context(), request("hers", 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if job, err := c.Job(t.Context(), id); err != nil || job.User != "alice" || job.UserID != 2001 {
+			t.Errorf("%s: job of %s (%d), %v", version, job.User, job.UserID, err)
+		}
+		if err := cluster.Client(t, "alice").UpdateJob(t.Context(), id, slurm.JobRequest{Comment: "mine"}); err != nil {
+			t.Errorf("%s: alice changes her job: %v", version, err)
+		}
+	}
+	// A plain user's token acts for nobody else.
+	c, err := rest.New(rest.Config{URL: cluster.URL, Tokens: cluster.Tokens(t, "bob"), User: "alice"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_, err = c.AllocateNow(t.Context(), request("stolen", 1))
+	kind(t, "bob makes a job as alice", err, slurm.ErrAuth)
+}
+
 func TestControllerAway(t *testing.T) {
 	cluster := slurmtest.Start(t, slurmtest.Options{})
 	c, err := rest.New(rest.Config{URL: cluster.URL, Tokens: cluster.Tokens(t, "root"), Timeout: time.Second, ListTimeout: time.Second})
