@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"reflect"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -48,8 +49,8 @@ func runs(id uint32, phase int) bool {
 func newPremade(b *testing.B) *premade {
 	p := &premade{resources: recorded(b, "resources.http")}
 	job := recorded(b, "job.http")
-	job = bytes.ReplaceAll(job, []byte(`"job_id":1,`), []byte(`"job_id":@ID@,`))
-	job = bytes.ReplaceAll(job, []byte(`s8C1M8MCSXC500`), []byte(`s8C1M8M@ID@`))
+	job = regexp.MustCompile(`"job_id":\d+,`).ReplaceAll(job, []byte(`"job_id":@ID@,`))
+	job = regexp.MustCompile(`"sluid":"\w+"`).ReplaceAll(job, []byte(`"sluid":"s8C1M8M@ID@"`))
 	p.job[1] = job
 	p.job[0] = bytes.ReplaceAll(job, []byte(`"job_state":["RUNNING"]`), []byte(`"job_state":["PENDING"]`))
 	p.job[0] = bytes.ReplaceAll(p.job[0], []byte(`"nodes":"x1"`), []byte(`"nodes":""`))
@@ -79,7 +80,7 @@ func (p *premade) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case what == "jobs/state/":
 		w.Header().Set("Content-Length", strconv.Itoa(len(p.lists[p.phase]))) // as slurmrestd does
-		w.Write(p.lists[p.phase])                                             //nolint:errcheck // the client tells
+		w.Write(p.lists[p.phase])
 	case strings.HasPrefix(what, "job/"):
 		id, err := strconv.ParseUint(strings.TrimPrefix(what, "job/"), 10, 32)
 		if err != nil {
@@ -90,11 +91,11 @@ func (p *premade) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if runs(uint32(id), p.phase) {
 			body = p.job[1]
 		}
-		w.Write(bytes.ReplaceAll(body, []byte("@ID@"), strconv.AppendUint(nil, id, 10))) //nolint:errcheck // the client tells
+		w.Write(bytes.ReplaceAll(body, []byte("@ID@"), strconv.AppendUint(nil, id, 10)))
 	case strings.HasPrefix(what, "resources/"):
-		w.Write(p.resources) //nolint:errcheck // the client tells
+		w.Write(p.resources)
 	default:
-		w.Write([]byte(`{"pings":[],"errors":[]}`)) //nolint:errcheck // the client tells
+		w.Write([]byte(`{"pings":[],"errors":[]}`))
 	}
 }
 

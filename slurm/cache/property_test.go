@@ -229,9 +229,9 @@ func randomLife(t *testing.T, seed uint64) {
 		case 4:
 			time.Sleep(time.Minute)
 		case 5:
-			c.RefreshJob(t.Context(), 1+r.Uint32N(w.nextID+1)) //nolint:errcheck // it may be broken
+			c.RefreshJob(t.Context(), 1+r.Uint32N(w.nextID+1))
 		case 6:
-			c.RefreshNode(t.Context(), fmt.Sprint("x", r.IntN(4))) //nolint:errcheck // Slurm may be away
+			c.RefreshNode(t.Context(), fmt.Sprint("x", r.IntN(4)))
 		}
 		if i == 40 {
 			defer c.Subscribe(late.handle)()

@@ -101,7 +101,7 @@ func (c *Cache) Load(path string) error {
 	if err != nil {
 		return fmt.Errorf("load a view of Slurm: %w", err)
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close()
 	head, jobs, nodes, err := readSnapshot(bufio.NewReaderSize(f, 1<<16))
 	if err != nil {
 		return fmt.Errorf("load a view of Slurm from %s: %w", path, err)
