@@ -1,7 +1,8 @@
 // Package slurmtest starts a real Slurm for a test: slurmctld and slurmrestd of
-// Debian's Slurm 26.05, with slurmd if wanted, each cluster in namespaces of its
-// own and on free ports of 127.0.0.1. It takes about a second once the root file
-// system is in the user's cache, and needs root.
+// Debian's Slurm 26.05, with slurmd, and with slurmdbd and its database, if
+// wanted, each cluster in namespaces of its own and on free ports of 127.0.0.1. It
+// takes about a second, or four with a database, once the root file system is in
+// the user's cache, and needs root.
 //
 // Tests that use it skip unless SLINKY_TEST_SLURM=1; with it they never skip.
 package slurmtest
