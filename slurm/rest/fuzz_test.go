@@ -18,6 +18,7 @@ import (
 // says that it can't, and never gives an object without identity. The corpus is
 // a real slurmrestd's answers, as they are and cut off.
 
+func FuzzAnswersV0043(f *testing.F) { fuzzAnswers(f, "v0.0.43") }
 func FuzzAnswersV0044(f *testing.F) { fuzzAnswers(f, "v0.0.44") }
 func FuzzAnswersV0045(f *testing.F) { fuzzAnswers(f, "v0.0.45") }
 
@@ -51,6 +52,8 @@ func fuzzAnswers(f *testing.F, version string) {
 		readTwice(t, "pings", body, d.Read.Pings)
 		readTwice(t, "resources", body, d.Read.Resources)
 		readTwice(t, "partitions", body, d.Read.Partitions)
+		readTwice(t, "licenses", body, d.Read.Licenses)
+		fuzzAccounting(t, d, body)
 		for _, s := range readTwice(t, "states", body, d.Read.JobStates) {
 			if s.ID == 0 {
 				t.Error("a job state without an id")
@@ -96,4 +99,33 @@ func readTwice[T any](t *testing.T, what string, body []byte, read func(io.Reade
 		t.Errorf("%s, read twice:\n%s", what, diff)
 	}
 	return first
+}
+
+func fuzzAccounting(t *testing.T, d dialect.Dialect, body []byte) {
+	t.Helper()
+	for _, r := range readTwice(t, "reservations", body, d.Read.Reservations) {
+		if r.Name == "" {
+			t.Error("a reservation without a name")
+		}
+	}
+	for _, a := range readTwice(t, "accounts", body, d.Read.Accounts) {
+		if a.Name == "" {
+			t.Error("an account without a name")
+		}
+	}
+	for _, u := range readTwice(t, "users", body, d.Read.Users) {
+		if u.Name == "" {
+			t.Error("a user without a name")
+		}
+	}
+	for _, a := range readTwice(t, "associations", body, d.Read.Associations) {
+		if a.Cluster == "" || a.Account == "" {
+			t.Error("an association without a key")
+		}
+	}
+	for _, q := range readTwice(t, "QOS", body, d.Read.QOSes) {
+		if q.Name == "" {
+			t.Error("a QOS without a name")
+		}
+	}
 }

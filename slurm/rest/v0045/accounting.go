@@ -2,13 +2,14 @@ package v0045
 
 import (
 	"cmp"
+	"errors"
 
 	"github.com/slinky-hpc/slinky/slurm"
 	"github.com/slinky-hpc/slinky/slurm/rest/dialect"
 )
 
 func account(a Account) (slurm.Account, error) {
-	return slurm.Account{Name: a.Name, Description: a.Description, Organization: a.Organization, Coordinators: names(a.Coordinators)}, nil
+	return slurm.Account{Name: a.Name, Description: a.Description, Organization: a.Organization, Coordinators: names(a.Coordinators)}, named("account", a.Name)
 }
 
 func names(list CoordList) []string {
@@ -38,7 +39,7 @@ func user(u User) (slurm.User, error) {
 	if len(u.AdministratorLevel) > 0 && u.AdministratorLevel[0] != "Not Set" {
 		out.AdminLevel = u.AdministratorLevel[0]
 	}
-	return out, nil
+	return out, named("user", u.Name)
 }
 
 func level(word string) dialect.Strings {
@@ -84,7 +85,7 @@ func association(a Assoc) (slurm.Association, error) {
 	if a.SharesRaw != nil {
 		out.Shares = slurm.NumberOf(count(*a.SharesRaw))
 	}
-	return out, nil
+	return out, errors.Join(named("cluster of an association", a.Cluster), named("account of an association", a.Account))
 }
 
 func putAssociation(a slurm.Association) any {
@@ -118,7 +119,7 @@ func qos(q Qos) (slurm.QOS, error) {
 	if g := q.Limits.GraceTime; g != nil {
 		out.GraceTime = slurm.NumberOf(count(*g))
 	}
-	return out, nil
+	return out, named("QOS", q.Name)
 }
 
 func putQOS(q slurm.QOS) any {

@@ -1,6 +1,7 @@
 package v0045
 
 import (
+	"fmt"
 	"io"
 	"time"
 
@@ -24,6 +25,14 @@ func diag(r io.Reader) (slurm.Diag, dialect.Reply, error) {
 	}, rep, err
 }
 
+// named refuses a thing that nobody could ask for again.
+func named(what, name string) error {
+	if name == "" {
+		return fmt.Errorf("%s without a name", what)
+	}
+	return nil
+}
+
 func count(n int64) uint64 { return uint64(max(n, 0)) }
 
 func microseconds(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
@@ -31,7 +40,7 @@ func microseconds(n int64) time.Duration { return time.Duration(n) * time.Micros
 func license(l License) (slurm.License, error) {
 	return slurm.License{
 		Name: l.LicenseName, Total: count(l.Total), Used: count(l.Used), Free: count(l.Free), Reserved: count(l.Reserved), Remote: l.Remote,
-	}, nil
+	}, named("license", l.LicenseName)
 }
 
 func reservation(r ReservationInfo) (slurm.Reservation, error) {
@@ -42,7 +51,7 @@ func reservation(r ReservationInfo) (slurm.Reservation, error) {
 		Users: dialect.Split(r.Users), Accounts: dialect.Split(r.Accounts), Groups: dialect.Split(r.Groups), Flags: r.Flags,
 		StartTime: r.StartTime.Time(), EndTime: r.EndTime.Time(),
 		MaxStartDelay: time.Duration(r.MaxStartDelay) * time.Second, PurgeAfter: time.Duration(min(purge, 1<<32)) * time.Second,
-	}, nil
+	}, named("reservation", r.Name)
 }
 
 func reservationDesc(r slurm.ReservationRequest) any {
