@@ -17,7 +17,7 @@ var (
 	ErrAuth = errors.New("not authorized")
 	// ErrUnavailable: no usable answer. Whether a write took effect is unknown.
 	ErrUnavailable = errors.New("unavailable")
-	// ErrStale: the answer is older than what was asked for.
+	// ErrStale: what is known is older than what was asked for (see cache.Cache.Fresh).
 	ErrStale = errors.New("stale")
 )
 

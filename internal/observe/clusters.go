@@ -150,13 +150,8 @@ func (c *Clusters) View(name types.NamespacedName, maxAge time.Duration) View {
 		return View{Why: "no RestApi of this cluster is known, or its JWT key is missing"}
 	}
 	v := View{Slurm: k.client, Refresh: k.refresh}
-	age := k.cache.Age()
-	if !k.cache.Synced() || age < 0 {
-		v.Why = "slurmrestd at " + k.url + ": " + k.why()
-		return v
-	}
-	if age > maxAge {
-		v.Why = "slurmrestd at " + k.url + " does not answer any more: " + k.why()
+	if err := k.cache.Fresh(maxAge); err != nil {
+		v.Why = "slurmrestd at " + k.url + " gives no current answer: " + k.why()
 		return v
 	}
 	v.Known = true

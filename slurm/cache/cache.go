@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -176,6 +177,20 @@ func (c *Cache) Age() time.Duration {
 		oldest = c.nodesRead
 	}
 	return max(0, c.options.Clock.Now().Sub(oldest))
+}
+
+// Fresh returns nil if the view has been read whole and is no older than limit,
+// and else an error of kind slurm.ErrStale that says what is missing.
+func (c *Cache) Fresh(limit time.Duration) error {
+	const op = "use the view of Slurm"
+	switch age := c.Age(); {
+	case !c.Synced() || age < 0:
+		return &slurm.Error{Kind: slurm.ErrStale, Op: op, Text: "jobs and nodes have not been read whole yet"}
+	case age > limit:
+		return &slurm.Error{Kind: slurm.ErrStale, Op: op,
+			Text: fmt.Sprintf("it is %s old, and may be %s", age.Round(time.Millisecond), limit)}
+	}
+	return nil
 }
 
 // Generation counts the polls of jobs after which nothing was left to read: not
