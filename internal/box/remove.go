@@ -42,7 +42,7 @@ func (b *Box) Down(ctx context.Context) error {
 		if err := errors.Join(failed...); err != nil {
 			return err
 		}
-		return os.RemoveAll(b.dir())
+		return errors.Join(os.RemoveAll(b.dir()), os.Remove(b.lockFile()))
 	})
 }
 
