@@ -70,7 +70,8 @@ type Config struct {
 // Submitter makes and follows the Slurm jobs of pods. Make it with New.
 type Submitter struct {
 	Config
-	queue workqueue.TypedRateLimitingInterface[workload.Key]
+	synced []cache.InformerSynced
+	queue  workqueue.TypedRateLimitingInterface[workload.Key]
 
 	mu sync.Mutex
 	// uncertain are workloads whose last submission may or may not have reached
@@ -87,6 +88,8 @@ type Submitter struct {
 func New(c Config) (*Submitter, error) {
 	s := &Submitter{
 		Config: c,
+		// The factory starts the informers that it was asked for by then, so this can't wait until Run.
+		synced: c.Sources.synced(),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[workload.Key](100*time.Millisecond, time.Minute),
 			workqueue.TypedRateLimitingQueueConfig[workload.Key]{Name: "slurm_submit"}),
@@ -101,7 +104,7 @@ func New(c Config) (*Submitter, error) {
 func (s *Submitter) Run(ctx context.Context) {
 	stop := context.AfterFunc(ctx, s.queue.ShutDown)
 	defer stop()
-	if !cache.WaitForCacheSync(ctx.Done(), s.Sources.synced()...) {
+	if !cache.WaitForCacheSync(ctx.Done(), s.synced...) {
 		return
 	}
 	var wg sync.WaitGroup
