@@ -19,11 +19,11 @@ const demoLimit = 5 * time.Minute
 
 // Demo makes the box run and lets both worlds count primes on it, at the same
 // time and with their results checked.
-func (b *Box) Demo(ctx context.Context, out io.Writer) error {
+func (b *Box) Demo(ctx context.Context, out io.Writer, terminal bool) error {
 	if err := b.Up(ctx, Options{}); err != nil {
 		return err
 	}
-	d := demo{box: b, out: out}
+	d := demo{box: b, out: out, bold: terminal}
 	for _, part := range []func(context.Context) error{d.cluster, d.start, d.queue, d.jobResult, d.gangResult} {
 		if err := part(ctx); err != nil {
 			return err
@@ -37,11 +37,17 @@ func (b *Box) Demo(ctx context.Context, out io.Writer) error {
 type demo struct {
 	box *Box
 	out io.Writer
-	job string
+	// bold sets headings off, where there is a terminal to do so.
+	bold bool
+	job  string
 }
 
 func (d *demo) say(format string, args ...any) {
-	fmt.Fprintf(d.out, "\n\x1b[1m"+format+"\x1b[0m\n", args...)
+	heading := fmt.Sprintf(format, args...)
+	if d.bold {
+		heading = "\x1b[1m" + heading + "\x1b[0m"
+	}
+	fmt.Fprintf(d.out, "\n%s\n", heading)
 }
 
 // run shows a command as a person would type it, and what it prints.

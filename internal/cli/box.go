@@ -75,7 +75,7 @@ func (s *settings) demo() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return b.Demo(c.Context(), c.OutOrStdout())
+			return b.Demo(c.Context(), c.OutOrStdout(), term.IsTerminal(int(os.Stdout.Fd())))
 		},
 	}
 }
