@@ -115,7 +115,7 @@ func TestSourceRulesCanFail(t *testing.T) {
 	}
 	// Put together here, so that this file itself does not name them.
 	for _, text := range []string{
-		"see " + "/wo" + "rk/main", "cd /ho" + "me/jane/src", "http://deb." + "debian.org/debian", "GOPROXY=https://proxy." + "golang.org",
+		"see " + "/wo" + "rk/main", "cd /ho" + "me/jane/src", "http://deb." + "debian.org/debian", "GOPROXY=https://pro" + "xy.golang.org",
 		"https://mirror" + ".example.com/debian", "an Artifac" + "tory server",
 	} {
 		if len(placesIn("x.md", []byte(text))) != 1 {

@@ -51,7 +51,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Nodes are the worker nodes' names, by number from 1.
+// nodeName is the name of a worker node, by number from 1.
 func nodeName(i int) string { return fmt.Sprintf("node-%d", i) }
 
 const controlPlane = "control-plane"

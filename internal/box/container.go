@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -59,7 +58,7 @@ func (b *Box) status(ctx context.Context, name string) (string, error) {
 	return state.Status, nil
 }
 
-// start starts a container unless it runs, and tells whether it did.
+// start starts a container anew: what is left of one of its name is removed first, except its data.
 func (b *Box) start(ctx context.Context, c container) error {
 	if err := b.remove(ctx, c.name); err != nil {
 		return err
@@ -225,22 +224,4 @@ func devices() []specs.LinuxDevice {
 	}
 	slices.SortFunc(out, func(x, y specs.LinuxDevice) int { return strings.Compare(x.Path, y.Path) })
 	return out
-}
-
-// exec runs a command in a container, with this process's terminal or pipes.
-func (b *Box) exec(ctx context.Context, name string, tty bool, streams Streams, args ...string) error {
-	call := b.runc("exec")
-	if tty {
-		call = append(call, "--tty")
-	}
-	call = append(append(call, b.containerID(name)), args...)
-	cmd := exec.CommandContext(ctx, call[0], call[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = streams.In, streams.Out, streams.Err
-	return cmd.Run()
-}
-
-// Streams are a command's input and outputs.
-type Streams struct {
-	In       io.Reader
-	Out, Err io.Writer
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"time"
@@ -62,6 +63,20 @@ func until(ctx context.Context, limit time.Duration, f func(context.Context) err
 	}
 }
 
+// Streams are a command's input and outputs.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+// run runs a program of the user's joined to the streams, with variables added to the environment.
+func (s Streams) run(ctx context.Context, env []string, args ...string) error {
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.In, s.Out, s.Err
+	return cmd.Run()
+}
+
 // Exec runs a command in a node or the control plane, joined to this process's streams.
 func (b *Box) Exec(ctx context.Context, container string, tty bool, streams Streams, args ...string) error {
 	status, err := b.status(ctx, container)
@@ -71,7 +86,11 @@ func (b *Box) Exec(ctx context.Context, container string, tty bool, streams Stre
 	if status != "running" {
 		return fmt.Errorf("box %q has no running container %q; see: %s", b.Name, container, b.call("status"))
 	}
-	return b.exec(ctx, container, tty, streams, args...)
+	call := b.runc("exec")
+	if tty {
+		call = append(call, "--tty")
+	}
+	return streams.run(ctx, nil, append(append(call, b.containerID(container)), args...)...)
 }
 
 // RunKubectl runs kubectl joined to this process's streams.
@@ -80,9 +99,7 @@ func (b *Box) RunKubectl(ctx context.Context, streams Streams, args ...string) e
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = streams.In, streams.Out, streams.Err
-	return cmd.Run()
+	return streams.run(ctx, nil, command...)
 }
 
 // RunHelm runs helm on this box, joined to this process's streams.
@@ -94,8 +111,5 @@ func (b *Box) RunHelm(ctx context.Context, streams Streams, args ...string) erro
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, helm, args...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+b.Kubeconfig())
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = streams.In, streams.Out, streams.Err
-	return cmd.Run()
+	return streams.run(ctx, []string{"KUBECONFIG=" + b.Kubeconfig()}, append([]string{helm}, args...)...)
 }

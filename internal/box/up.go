@@ -183,7 +183,7 @@ func (b *Box) startCluster(ctx context.Context, state *State) error {
 	}); err != nil {
 		return err
 	}
-	return b.Report.Run(ctx, fmt.Sprintf("%d nodes, cluster DNS and storage", state.Nodes), func(ctx context.Context, s *progress.Step) error {
+	return b.Report.Run(ctx, fmt.Sprintf("Nodes (%d), cluster DNS and storage", state.Nodes), func(ctx context.Context, s *progress.Step) error {
 		g, gctx := errgroup.WithContext(ctx)
 		for i := 1; i <= state.Nodes; i++ {
 			g.Go(func() error { return b.startNode(gctx, i, p.Rootfs, p.Seed, p.Tools) })
