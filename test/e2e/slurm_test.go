@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"slices"
 	"strings"
@@ -106,33 +105,11 @@ func TestClusterFromCustomResources(t *testing.T) {
 	b := open(t, "e2e-cluster")
 	b.wait("configmap/kube-root-ca.crt", "create") // Kubernetes' own, in every namespace
 	empty := b.kubectl("get", "-n", b.namespace, everything, "-o", "name")
-	for _, name := range []string{"slurm", "jwt"} {
-		b.kubectl("create", "secret", "generic", "-n", b.namespace, "slurm-auth-"+name,
-			fmt.Sprintf("--from-literal=%s.key=%s", name, rand.Text()+rand.Text()))
-	}
-	_, manifest, ok := strings.Cut(example(t, "slurm-cluster/cluster.yaml"), "\n---\n") // the first object is the namespace
-	if !ok {
-		t.Fatal("the example's manifest is not several objects")
-	}
-	manifest = strings.ReplaceAll(manifest, "namespace: slurm\n", "namespace: "+b.namespace+"\n")
-	b.apply(manifest)
-	for _, pod := range []string{"pod/slurm-controller-0", "pod/cpu-0", "pod/cpu-1"} {
-		b.wait(pod, "create")
-		b.wait(pod, "condition=Ready")
-	}
-	b.wait("deployment/slurm-restapi", "condition=Available")
-	slurm := func(args ...string) []string {
-		return append([]string{"kubectl", "exec", "-n", b.namespace, "slurm-controller-0", "-c", "slurmctld", "--"}, args...)
-	}
-	b.until("both workers are idle", func(ctx context.Context) error {
-		out, err := b.run(ctx, "", slurm("sinfo", "--noheader", "--Node", "--partition=cpu", "--format", "%N %t")...)
-		if err == nil && strings.Join(strings.Fields(out), " ") != "cpu-0 idle cpu-1 idle" {
-			err = fmt.Errorf("sinfo says %q", out)
-		}
-		return err
-	})
-	ran := strings.Fields(b.must("", slurm("srun", "--nodes=2", "--ntasks-per-node=1", "hostname")...))
-	if d := cmp.Diff([]string{"cpu-0", "cpu-1"}, slices.Sorted(slices.Values(ran))); d != "" {
+	manifest := b.exampleCluster()
+	c := b.cluster(manifest)
+	c.nodesAre("idle", "cpu-0", "cpu-1")
+	ran := c.slurm("", "srun", "--nodes=2", "--ntasks-per-node=1", "hostname")
+	if d := cmp.Diff([]string{"cpu-0", "cpu-1"}, hosts(ran)); d != "" {
 		t.Errorf("srun over two nodes (-want +got):\n%s", d)
 	}
 	b.must(manifest, "kubectl", "delete", "--wait", "--timeout="+patience.String(), "-f", "-")
