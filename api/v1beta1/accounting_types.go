@@ -10,6 +10,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="(has(self.external) && self.external) || has(self.slurmKeyRef)",message="slurmKeyRef is required unless external is true"
 // +kubebuilder:validation:XValidation:rule="(has(self.external) && self.external) || has(self.jwtKeyRef) || has(self.jwtHs256KeyRef)",message="jwtKeyRef is required unless external is true"
 // +kubebuilder:validation:XValidation:rule="!(has(self.external) && self.external) || has(self.externalConfig)",message="externalConfig is required when external is true"
+// +kubebuilder:validation:XValidation:rule="!(has(oldSelf.jwtKeyRef) || has(oldSelf.jwtHs256KeyRef)) || ((has(self.jwtKeyRef) || has(self.jwtHs256KeyRef)) && (has(self.jwtKeyRef) ? self.jwtKeyRef.name : self.jwtHs256KeyRef.name) == (has(oldSelf.jwtKeyRef) ? oldSelf.jwtKeyRef.name : oldSelf.jwtHs256KeyRef.name) && (has(self.jwtKeyRef) ? self.jwtKeyRef.key : self.jwtHs256KeyRef.key) == (has(oldSelf.jwtKeyRef) ? oldSelf.jwtKeyRef.key : oldSelf.jwtHs256KeyRef.key))",message="jwtKeyRef can't be changed: put the new key into the same key of the same Secret"
 type AccountingSpec struct {
 	// SlurmKeyRef selects the key of auth/slurm.
 	// +optional
@@ -60,20 +61,25 @@ type AccountingSpec struct {
 type StorageConfig struct {
 	// Host of the database.
 	// +required
+	// +kubebuilder:validation:Pattern=`^[^\s\x00-\x1f\x7f\x{85}\x{2028}\x{2029}"'#\\(),=]+$`
 	Host string `json:"host"`
 
 	// Port of the database.
 	// +optional
 	// +default=3306
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=65535
 	Port int `json:"port,omitempty"`
 
 	// Database is the name of the database.
 	// +optional
 	// +default="slurm_acct_db"
+	// +kubebuilder:validation:Pattern=`^[^\x00-\x1f\x7f\x{85}\x{2028}\x{2029}]*$`
 	Database string `json:"database,omitempty"`
 
 	// Username of the database user.
 	// +optional
+	// +kubebuilder:validation:Pattern=`^[^\x00-\x1f\x7f\x{85}\x{2028}\x{2029}]*$`
 	Username string `json:"username,omitempty"`
 
 	// PasswordKeyRef selects the password of the database user.

@@ -11,11 +11,16 @@ import (
 // +kubebuilder:validation:XValidation:rule="(has(self.external) && self.external) || has(self.jwtKeyRef) || has(self.jwtHs256KeyRef)",message="jwtKeyRef is required unless external is true"
 // +kubebuilder:validation:XValidation:rule="!(has(self.external) && self.external) || has(self.externalConfig)",message="externalConfig is required when external is true"
 // +kubebuilder:validation:XValidation:rule="!(has(self.ha) && self.ha.enabled) || (has(self.persistence) && self.persistence.enabled && has(self.persistence.existingClaim) && size(self.persistence.existingClaim) > 0)",message="ha needs persistence.enabled and a persistence.existingClaim that several pods can write to"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.slurmKeyRef) || (has(self.slurmKeyRef) && self.slurmKeyRef.name == oldSelf.slurmKeyRef.name)",message="slurmKeyRef.name can't be changed: put the new key into the same Secret"
+// +kubebuilder:validation:XValidation:rule="!(has(oldSelf.jwtKeyRef) || has(oldSelf.jwtHs256KeyRef)) || ((has(self.jwtKeyRef) || has(self.jwtHs256KeyRef)) && (has(self.jwtKeyRef) ? self.jwtKeyRef.name : self.jwtHs256KeyRef.name) == (has(oldSelf.jwtKeyRef) ? oldSelf.jwtKeyRef.name : oldSelf.jwtHs256KeyRef.name) && (has(self.jwtKeyRef) ? self.jwtKeyRef.key : self.jwtHs256KeyRef.key) == (has(oldSelf.jwtKeyRef) ? oldSelf.jwtKeyRef.key : oldSelf.jwtHs256KeyRef.key))",message="jwtKeyRef can't be changed: put the new key into the same key of the same Secret"
+// +kubebuilder:validation:XValidation:rule="(has(self.persistence) && self.persistence.enabled) == (has(oldSelf.persistence) && oldSelf.persistence.enabled)",message="persistence.enabled can't be changed: slurmctld would start with an empty state; make a new Controller"
+// +kubebuilder:validation:XValidation:rule="!(has(oldSelf.persistence) && oldSelf.persistence.enabled) || !(has(self.persistence) && self.persistence.enabled) || ((has(self.persistence.existingClaim) && size(self.persistence.existingClaim) > 0) == (has(oldSelf.persistence.existingClaim) && size(oldSelf.persistence.existingClaim) > 0) && (!has(self.persistence.existingClaim) || !has(oldSelf.persistence.existingClaim) || self.persistence.existingClaim == oldSelf.persistence.existingClaim))",message="persistence.existingClaim can't be changed: slurmctld would start with another state; make a new Controller"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.clusterName) || size(oldSelf.clusterName) == 0 || (has(self.clusterName) && (size(self.clusterName) == 0 || self.clusterName == oldSelf.clusterName)) || !has(self.clusterName)",message="clusterName can't be changed: Slurm's state and accounting are kept under it; make a new Controller"
 type ControllerSpec struct {
 	// ClusterName is Slurm's ClusterName; <namespace>_<name> when empty.
 	// +optional
 	// +kubebuilder:validation:MaxLength=40
-	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_.-]*$`
+	// +kubebuilder:validation:Pattern=`^[^\s\x00-\x1f\x7f\x{85}\x{2028}\x{2029}"'#\\/,=]*$`
 	ClusterName string `json:"clusterName,omitempty"`
 
 	// SlurmKeyRef selects the key of auth/slurm.

@@ -17,6 +17,7 @@ type LoginSetSpec struct {
 	// Replicas is the number of login pods.
 	// +optional
 	// +default=1
+	// +kubebuilder:validation:Minimum=0
 	Replicas *int32 `json:"replicas,omitempty"`
 
 	// Strategy replaces login pods on a change.
@@ -45,6 +46,7 @@ type LoginSetSpec struct {
 
 	// SssdConfRef selects sssd.conf.
 	// +required
+	// +kubebuilder:validation:XValidation:rule="has(self.name) && size(self.name) > 0",message="sssdConfRef.name must name a Secret of this namespace"
 	SssdConfRef corev1.SecretKeySelector `json:"sssdConfRef"`
 
 	// Service changes the Service of the login pods.

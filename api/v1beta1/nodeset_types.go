@@ -53,6 +53,8 @@ const (
 )
 
 // NodeSetSpec is the wanted state of a set of Slurm nodes.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.volumeClaimTemplates) && size(self.volumeClaimTemplates) > 0) == (has(oldSelf.volumeClaimTemplates) && size(oldSelf.volumeClaimTemplates) > 0)",message="volumeClaimTemplates can't be changed: make a new NodeSet"
 type NodeSetSpec struct {
 	// ControllerRef names the Controller that the workers register with.
 	// +required
@@ -68,11 +70,13 @@ type NodeSetSpec struct {
 	// Replicas is the number of workers in StatefulSet mode.
 	// +optional
 	// +default=1
+	// +kubebuilder:validation:Minimum=0
 	Replicas *int32 `json:"replicas,omitempty"`
 
 	// OrdinalPadding is the least number of digits of a pod's ordinal.
 	// +optional
 	// +default=0
+	// +kubebuilder:validation:Minimum=0
 	OrdinalPadding int `json:"ordinalPadding,omitempty"`
 
 	// PinToNode keeps each ordinal on the first Kubernetes node it ran on.
@@ -99,6 +103,7 @@ type NodeSetSpec struct {
 
 	// ExtraConf holds Key=Value words, separated by blanks, for slurmd's --conf.
 	// +optional
+	// +kubebuilder:validation:Pattern=`^\s*([A-Za-z][A-Za-z0-9_]*=("[^"\x00-\x1f\x7f\x{85}\x{2028}\x{2029}]*"|[^\s"\x00-\x1f\x7f\x{85}\x{2028}\x{2029}])+([ \t]+|\s*$))*$`
 	ExtraConf string `json:"extraConf,omitempty"`
 
 	// Partition of this NodeSet.
@@ -116,10 +121,12 @@ type NodeSetSpec struct {
 	// RevisionHistoryLimit is the number of old revisions that are kept.
 	// +optional
 	// +default=0
+	// +kubebuilder:validation:Minimum=0
 	RevisionHistoryLimit int32 `json:"revisionHistoryLimit,omitempty"`
 
 	// VolumeClaimTemplates are core/v1 PersistentVolumeClaims that each pod gets its own copy of.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="volumeClaimTemplates can't be changed: make a new NodeSet"
 	VolumeClaimTemplates []RawObject `json:"volumeClaimTemplates,omitempty"`
 
 	// PersistentVolumeClaimRetentionPolicy tells what happens to the pods' claims.
@@ -129,6 +136,7 @@ type NodeSetSpec struct {
 	// MinReadySeconds is how long a pod must be ready to count as available.
 	// +optional
 	// +default=0
+	// +kubebuilder:validation:Minimum=0
 	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
 
 	// WorkloadDisruptionProtection blocks the eviction of workers with jobs.
@@ -155,6 +163,8 @@ type NodeSetPartition struct {
 }
 
 // NodeSetSsh configures ssh access to workers.
+//
+// +kubebuilder:validation:XValidation:rule="!self.enabled || (has(self.sssdConfRef.name) && size(self.sssdConfRef.name) > 0)",message="sssdConfRef.name must name a Secret of this namespace while ssh is enabled"
 type NodeSetSsh struct {
 	// Enabled runs sshd in the workers; users get in where they have a job.
 	// +required
@@ -192,7 +202,7 @@ type RollingUpdate struct {
 	// MaxUnavailable is how many workers may be unavailable: a number, or a percentage that is rounded up.
 	// +optional
 	// +kubebuilder:default="25%"
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? int(self) >= 1 : string(self).matches('^0*[1-9][0-9]*%$')",message="must be a number of at least 1, or a percentage above 0%"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? int(self) >= 1 : string(self).matches('^0*([1-9][0-9]?|100)%$')",message="must be a number of at least 1, or a percentage from 1% to 100%"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 }
 

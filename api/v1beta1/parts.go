@@ -44,10 +44,14 @@ type ServiceSpec struct {
 
 	// Port is the Service's port; 0 means the daemon's own.
 	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=65535
 	Port int `json:"port,omitempty"`
 
 	// NodePort is the port on every Kubernetes node, for a Service of type NodePort or LoadBalancer.
 	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=65535
 	NodePort int `json:"nodePort,omitempty"`
 }
 
@@ -55,10 +59,13 @@ type ServiceSpec struct {
 type ExternalConfig struct {
 	// Host is a host name or an IP address.
 	// +required
+	// +kubebuilder:validation:Pattern=`^[^\s\x00-\x1f\x7f\x{85}\x{2028}\x{2029}"'#\\(),=]+$`
 	Host string `json:"host"`
 
 	// Port is a TCP port.
 	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
 	Port int `json:"port"`
 }
 

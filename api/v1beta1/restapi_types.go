@@ -14,6 +14,7 @@ type RestApiSpec struct {
 	// Replicas is the number of slurmrestd pods.
 	// +optional
 	// +default=1
+	// +kubebuilder:validation:Minimum=0
 	Replicas *int32 `json:"replicas,omitempty"`
 
 	// Slurmrestd is laid over the slurmrestd container; its args come before the listen address.

@@ -8,6 +8,7 @@ import (
 // TokenSpec is the wanted state of a JSON Web Token for Slurm.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.jwtKeyRef) || has(self.jwtHs256KeyRef)",message="jwtKeyRef is required"
+// +kubebuilder:validation:XValidation:rule="!(has(oldSelf.jwtKeyRef) || has(oldSelf.jwtHs256KeyRef)) || ((has(self.jwtKeyRef) || has(self.jwtHs256KeyRef)) && (has(self.jwtKeyRef) ? self.jwtKeyRef.name : self.jwtHs256KeyRef.name) == (has(oldSelf.jwtKeyRef) ? oldSelf.jwtKeyRef.name : oldSelf.jwtHs256KeyRef.name) && (has(self.jwtKeyRef) ? self.jwtKeyRef.key : self.jwtHs256KeyRef.key) == (has(oldSelf.jwtKeyRef) ? oldSelf.jwtKeyRef.key : oldSelf.jwtHs256KeyRef.key))",message="jwtKeyRef can't be changed: put the new key into the same key of the same Secret, or make a new Token"
 type TokenSpec struct {
 	// JwtKeyRef selects the HS256 key that signs the token.
 	// +optional
@@ -19,6 +20,7 @@ type TokenSpec struct {
 
 	// Username is the Slurm user whom the token stands for.
 	// +required
+	// +kubebuilder:validation:Pattern=`^[^\x00-\x1f\x7f\x{85}\x{2028}\x{2029}]*$`
 	Username string `json:"username"`
 
 	// Lifetime of a token; 15 minutes when empty.

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
@@ -35,6 +36,7 @@ func (s *suite) testSchema(t *testing.T) {
 	t.Run("accepted", s.testAccepted)
 	t.Run("defaults", s.testDefaults)
 	t.Run("unchangeable", s.testUnchangeable)
+	t.Run("changeable", s.testChangeable)
 	t.Run("scale", s.testScale)
 }
 
@@ -62,6 +64,20 @@ func (s *suite) testRefused(t *testing.T) {
 		"partition with U+2028":          {"NodeSet", `{"controllerRef":{"name":"c"},"partition":{"enabled":true,"config":"MaxTime=1\u2028SlurmUser=root"}}`, "spec.partition.config"},
 		"unknown scaling mode":           {"NodeSet", `{"controllerRef":{"name":"c"},"scalingMode":"Deployment"}`, "Unsupported value"},
 		"container that is a text":       {"NodeSet", `{"controllerRef":{"name":"c"},"slurmd":"image"}`, "spec.slurmd"},
+		"more than all unavailable":      {"NodeSet", `{"controllerRef":{"name":"c"},"updateStrategy":{"rollingUpdate":{"maxUnavailable":"150%"}}}`, "from 1% to 100%"},
+		"minus one unavailable":          {"NodeSet", `{"controllerRef":{"name":"c"},"updateStrategy":{"rollingUpdate":{"maxUnavailable":-1}}}`, "must be a number of at least 1"},
+		"minus one replicas":             {"NodeSet", `{"controllerRef":{"name":"c"},"replicas":-1}`, "spec.replicas"},
+		"minus one digits":               {"NodeSet", `{"controllerRef":{"name":"c"},"ordinalPadding":-1}`, "spec.ordinalPadding"},
+		"extraConf without a value":      {"NodeSet", `{"controllerRef":{"name":"c"},"extraConf":"foo"}`, "spec.extraConf"},
+		"extraConf with a line break":    {"NodeSet", `{"controllerRef":{"name":"c"},"extraConf":"Weight=1\nSlurmUser=root"}`, "spec.extraConf"},
+		"extraConf with U+2028":          {"NodeSet", `{"controllerRef":{"name":"c"},"extraConf":"Weight=1\u2028SlurmUser=root"}`, "spec.extraConf"},
+		"extraConf with an open quote":   {"NodeSet", `{"controllerRef":{"name":"c"},"extraConf":"Feature=\"a"}`, "spec.extraConf"},
+		"ssh without sssd":               {"NodeSet", `{"controllerRef":{"name":"c"},"ssh":{"enabled":true,"sssdConfRef":{"key":"k"}}}`, "sssdConfRef.name must name a Secret"},
+		"login set with unnamed sssd":    {"LoginSet", `{"controllerRef":{"name":"c"},"sssdConfRef":{"key":"k"}}`, "sssdConfRef.name must name a Secret"},
+		"host with a line break":         {"Controller", `{"external":true,"externalConfig":{"host":"h\nSlurmUser=root","port":6817}}`, "externalConfig.host"},
+		"port above all ports":           {"Controller", `{"external":true,"externalConfig":{"host":"h","port":65536}}`, "externalConfig.port"},
+		"service port below all ports":   {"RestApi", `{"controllerRef":{"name":"c"},"service":{"port":-1}}`, "service.port"},
+		"user name with a line break":    {"Token", `{"username":"u\nroot","jwtKeyRef":{"key":"k"}}`, "spec.username"},
 		"login set without sssd":         {"LoginSet", `{"controllerRef":{"name":"c"}}`, "sssdConfRef: Required value"},
 	}
 	for name, tc := range cases {
@@ -87,13 +103,17 @@ func (s *suite) testAccepted(t *testing.T) {
 		"unknown-parts": {"NodeSet", `{"controllerRef":{"name":"c"},"slurmd":{"someNewField":true},"template":{"metadata":{"labels":null},"spec":{"hostname":"gpu-"}},"volumeClaimTemplates":[{"metadata":{"name":"x"}}]}`},
 		"login":         {"LoginSet", `{"controllerRef":{"name":"c"},"sssdConfRef":{"name":"s","key":"k"}}`},
 		"token":         {"Token", `{"username":"u","jwtKeyRef":{"name":"j","key":"k"},"lifetime":"1h30m"}`},
+		"spaced-conf":   {"NodeSet", `{"controllerRef":{"name":"c"},"extraConf":"  Gres=gpu:a100:4  Features=\"a b\",c\tWeight=2\n"}`},
+		"all-of-them":   {"NodeSet", `{"controllerRef":{"name":"c"},"replicas":0,"extraConf":"","updateStrategy":{"rollingUpdate":{"maxUnavailable":"100%"}}}`},
+		"no-ssh":        {"NodeSet", `{"controllerRef":{"name":"c"},"ssh":{"enabled":false,"sssdConfRef":{"key":"k"}}}`},
+		"odd-name":      {"Controller", `{` + keys + `,"clusterName":"my:cluster@1"}`},
 		"rest":          {"RestApi", `{"controllerRef":{"name":"c"},"service":{"spec":{"type":"NodePort"},"nodePort":30000}}`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			u := object(t, tc.kind, name, tc.spec)
 			s.create(t, u)
-			if tc.kind == "NodeSet" {
+			if name == "unknown-parts" {
 				if is, _, _ := unstructured.NestedBool(u.Object, "spec", "slurmd", "someNewField"); !is {
 					t.Error("an unknown field of a container was dropped")
 				}
@@ -124,17 +144,55 @@ func (s *suite) testDefaults(t *testing.T) {
 	}
 }
 
+// testUnchangeable changes what must stay, with no webhook about.
 func (s *suite) testUnchangeable(t *testing.T) {
-	for _, kind := range []string{"NodeSet", "LoginSet"} {
-		u := object(t, kind, "fixed", `{"controllerRef":{"name":"c"},"sssdConfRef":{"name":"s","key":"k"}}`)
-		if kind == "NodeSet" {
-			u = object(t, kind, "fixed", `{"controllerRef":{"name":"c"}}`)
-		}
-		s.create(t, u)
-		patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"controllerRef":{"name":"other"}}}`))
-		if err := s.admin.Patch(t.Context(), u, patch); err == nil || !strings.Contains(err.Error(), "can't be changed") {
-			t.Errorf("%s: got %v", kind, err)
-		}
+	controller := `{` + keys + `,"clusterName":"one","persistence":{"enabled":true,"existingClaim":"c"}}`
+	cases := map[string]struct{ kind, spec, patch, want string }{
+		"nodeset-ref":        {"NodeSet", `{"controllerRef":{"name":"c"}}`, `{"controllerRef":{"name":"other"}}`, "controllerRef can't be changed"},
+		"loginset-ref":       {"LoginSet", `{"controllerRef":{"name":"c"},"sssdConfRef":{"name":"s","key":"k"}}`, `{"controllerRef":{"name":"other"}}`, "controllerRef can't be changed"},
+		"cluster-name":       {"Controller", controller, `{"clusterName":"two"}`, "clusterName can't be changed"},
+		"slurm-key":          {"Controller", controller, `{"slurmKeyRef":{"name":"other"}}`, "slurmKeyRef.name can't be changed"},
+		"no-slurm-key":       {"Controller", controller, `{"slurmKeyRef":null,"external":true,"externalConfig":{"host":"h","port":1}}`, "slurmKeyRef.name can't be changed"},
+		"jwt-key":            {"Controller", controller, `{"jwtKeyRef":{"key":"other"}}`, "jwtKeyRef can't be changed"},
+		"jwt-secret":         {"Controller", controller, `{"jwtKeyRef":{"name":"other"}}`, "jwtKeyRef can't be changed"},
+		"persistence":        {"Controller", controller, `{"persistence":{"enabled":false}}`, "persistence.enabled can't be changed"},
+		"no-persistence":     {"Controller", controller, `{"persistence":null}`, "persistence.enabled can't be changed"},
+		"existing-claim":     {"Controller", controller, `{"persistence":{"existingClaim":"other"}}`, "persistence.existingClaim can't be changed"},
+		"accounting-jwt":     {"Accounting", `{` + keys + `}`, `{"jwtKeyRef":{"name":"other"}}`, "jwtKeyRef can't be changed"},
+		"token-jwt":          {"Token", `{"username":"u","jwtHs256KeyRef":{"name":"j","key":"k"}}`, `{"jwtKeyRef":{"name":"other","key":"k"}}`, "jwtKeyRef can't be changed"},
+		"no-claim-templates": {"NodeSet", `{"controllerRef":{"name":"c"},"volumeClaimTemplates":[{"metadata":{"name":"a"}}]}`, `{"volumeClaimTemplates":null}`, "volumeClaimTemplates can't be changed"},
+		"claim-templates":    {"NodeSet", `{"controllerRef":{"name":"c"},"volumeClaimTemplates":[{"metadata":{"name":"a"}}]}`, `{"volumeClaimTemplates":[{"metadata":{"name":"b"}}]}`, "volumeClaimTemplates can't be changed"},
+	}
+	for name, tc := range cases {
+		t.Run("check 7: "+name, func(t *testing.T) {
+			u := object(t, tc.kind, "fixed-"+name, tc.spec)
+			s.create(t, u)
+			err := s.admin.Patch(t.Context(), u, client.RawPatch(types.MergePatchType, []byte(`{"spec":`+tc.patch+`}`)))
+			if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want it to contain %q", err, tc.want)
+			}
+		})
+	}
+}
+
+// testChangeable changes what only looks like what must stay.
+func (s *suite) testChangeable(t *testing.T) {
+	cases := map[string]struct{ kind, spec, patch string }{
+		"slurm-key-key": {"Controller", `{` + keys + `}`, `{"slurmKeyRef":{"key":"other"}}`},
+		"new-jwt-name":  {"Controller", `{"slurmKeyRef":{"name":"s","key":"k"},"jwtHs256KeyRef":{"name":"j","key":"k"}}`, `{"jwtKeyRef":{"name":"j","key":"k"},"jwtHs256KeyRef":null}`},
+		"late-keys":     {"Controller", `{"external":true,"externalConfig":{"host":"h","port":1}}`, `{` + keys + `}`},
+		"scaling-mode":  {"NodeSet", `{"controllerRef":{"name":"c"}}`, `{"scalingMode":"DaemonSet"}`},
+		"rest-ref":      {"RestApi", `{"controllerRef":{"name":"c"}}`, `{"controllerRef":{"name":"other"}}`},
+		"same-claims":   {"NodeSet", `{"controllerRef":{"name":"c"},"volumeClaimTemplates":[{"metadata":{"name":"a"},"x":{"y":[1]}}]}`, `{"volumeClaimTemplates":[{"metadata":{"name":"a"},"x":{"y":[1]}}],"replicas":2}`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			u := object(t, tc.kind, "free-"+name, tc.spec)
+			s.create(t, u)
+			if err := s.admin.Patch(t.Context(), u, client.RawPatch(types.MergePatchType, []byte(`{"spec":`+tc.patch+`}`))); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
