@@ -48,9 +48,12 @@ type NodeCreate struct {
 // NodeUpdate is a change of a node. Nil and empty fields stay as they are.
 type NodeUpdate struct {
 	// State is a word such as DRAIN, UNDRAIN, DOWN or RESUME.
-	State    string
-	Reason   string
-	Features []string
+	State  string
+	Reason string
+	// Features are those that the node has, ActiveFeatures those that are switched on; without
+	// the latter, all are.
+	Features, ActiveFeatures []string
+
 	Address  string
 	Comment  *string
 	Extra    *string

@@ -71,6 +71,12 @@ const (
 	NodeReserved      = "RESERVED"
 	NodeFail          = "FAIL"
 	NodeDynamicNorm   = "DYNAMIC_NORM"
+	NodeError         = "ERROR"
+	NodeFuture        = "FUTURE"
+	NodeInvalid       = "INVALID"
+	NodeInvalidReg    = "INVALID_REG"
+	NodeMaintenance   = "MAINTENANCE"
+	NodeUndrain       = "UNDRAIN"
 )
 
 // JobEnded tells whether a job with these states has ended for good.

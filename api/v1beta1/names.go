@@ -40,6 +40,9 @@ const (
 const (
 	// AnnotationPodCordon is "true" on a worker pod whose Slurm node is to be drained.
 	AnnotationPodCordon = "nodeset.slinky.slurm.net/pod-cordon"
+	// AnnotationPodCordonCause is why the operator set AnnotationPodCordon. Without it, the
+	// annotation is somebody else's, and the operator leaves it alone.
+	AnnotationPodCordonCause = "nodeset.slinky.slurm.net/pod-cordon-cause"
 	// AnnotationPodDeletionCost is an int32, 0 by default: cheaper pods go first when a NodeSet shrinks.
 	AnnotationPodDeletionCost = "nodeset.slinky.slurm.net/pod-deletion-cost"
 	// AnnotationPodDeadline is the RFC 3339 time at which the last running job of the Slurm node must have ended.
@@ -167,6 +170,8 @@ const (
 	ReasonSyncFailed        = "SyncFailed"
 	ReasonSlurmUnknown      = "SlurmUnknown"
 	ReasonNotSupported      = "NotSupported"
+	// ReasonInvalidRegistration: Slurm refuses what a worker says about itself.
+	ReasonInvalidRegistration = "InvalidRegistration"
 
 	ReasonReservationCreated   = "Created"
 	ReasonReservationNotExists = "NotExists"
@@ -185,6 +190,9 @@ const (
 	EventScalingDown         = "ScalingDown"
 	EventRollingUpdate       = "RollingUpdate"
 	EventNodeCordon          = "NodeCordon"
+	EventSlurmNodeDrained    = "SlurmNodeDrained"
+	EventSlurmNodeDrain      = "SlurmNodeDrain"
+	EventSlurmNodeResume     = "SlurmNodeResume"
 	EventFailedDaemonPod     = "FailedDaemonPod"
 	EventSucceededDaemonPod  = "SucceededDaemonPod"
 	EventHostnameMismatch    = "HostnameMismatch"
@@ -210,7 +218,25 @@ const (
 	PodConditionMaintenance   = PodConditionPrefix + "Maintenance"
 	PodConditionNotResponding = PodConditionPrefix + "NotResponding"
 	PodConditionUndrain       = PodConditionPrefix + "Undrain"
+
+	// ConditionSlurmDrained on a worker pod is there while its Slurm node takes no more jobs:
+	// True once none is left, False while some still run.
+	ConditionSlurmDrained = "slinky.slurm.net/SlurmDrained"
 )
+
+// Reasons of the pod conditions above.
+const (
+	// ReasonSetByOperator and ReasonSetInSlurm tell who gave the Slurm node its reason.
+	ReasonSetByOperator = "SetByOperator"
+	ReasonSetInSlurm    = "SetInSlurm"
+	// ReasonReported is for states that come from the daemons themselves.
+	ReasonReported = "Reported"
+	ReasonDrained  = "Drained"
+	ReasonDraining = "Draining"
+)
+
+// ReasonPodTerminating is the reason with which a worker that ends takes its Slurm node down.
+const ReasonPodTerminating = OperatorReasonPrefix + "Pod is terminating"
 
 // Field owners and lease names.
 const (

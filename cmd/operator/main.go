@@ -43,6 +43,7 @@ type options struct {
 	leaderElect             bool
 	leaderElectNamespace    string
 	namespaces              string
+	nodeConditions          string
 	imageFolder, imageTag   string
 	clusterDomain           string
 	workers                 map[string]*int
@@ -57,6 +58,8 @@ func parse(args []string) (*options, error) {
 	f.BoolVar(&o.leaderElect, "leader-elect", false, "let only one of several operators act")
 	f.StringVar(&o.leaderElectNamespace, "leader-elect-namespace", "", "namespace of the lease; the operator's own if empty")
 	f.StringVar(&o.namespaces, "namespaces", "", "comma list of the namespaces to look at; all if empty")
+	f.StringVar(&o.nodeConditions, "propagated-node-conditions", "",
+		"comma list of types of Kubernetes node conditions, whose reasons and messages Slurm shows for a cordoned node")
 	f.StringVar(&o.imageFolder, "image-folder", "ghcr.io/slinky-hpc", "registry and folder of the Slurm images, where a custom resource names none")
 	f.StringVar(&o.imageTag, "image-tag", "26.05-debian", "tag of these images")
 	f.StringVar(&o.clusterDomain, "cluster-domain", "", "DNS domain of the Kubernetes cluster; read from /etc/resolv.conf if empty")
@@ -91,11 +94,17 @@ func run(ctx context.Context, args []string) error {
 	}
 	err = operator.AddToManager(mgr, operator.Options{
 		Images: cluster.ImagesOf(o.imageFolder, o.imageTag), ClusterDomain: o.domain(), Connect: connect, Workers: workers,
+		NodeConditions: list(o.nodeConditions),
 	})
 	if err != nil {
 		return fmt.Errorf("set up: %w", err)
 	}
 	return mgr.Start(ctx)
+}
+
+// list splits a comma list, without what is empty.
+func list(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
 func newManager(o *options, log logr.Logger) (ctrl.Manager, error) {

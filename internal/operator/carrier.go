@@ -4,16 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
 	"github.com/slinky-hpc/slinky/internal/observe"
 	"github.com/slinky-hpc/slinky/internal/plan/nodeset"
+	"github.com/slinky-hpc/slinky/internal/plan/workernode"
 	"github.com/slinky-hpc/slinky/slurm"
 )
 
@@ -22,6 +21,8 @@ type carrier struct {
 	*nodeSetReconciler
 	set  *v1beta1.NodeSet
 	view observe.View
+	// refused are changes that Slurm will not take until a person corrects something.
+	refused []string
 }
 
 // carryOut does all steps that it can; one that fails keeps none of the others waiting.
@@ -43,18 +44,14 @@ func (c *carrier) step(ctx context.Context, s nodeset.Step) error {
 		return c.create(ctx, s)
 	case nodeset.DeletePod:
 		return c.delete(ctx, s)
-	case nodeset.Drain:
-		return c.update(ctx, s, slurm.NodeUpdate{State: "DRAIN", Reason: s.Reason})
-	case nodeset.Undrain:
-		return c.updateOurs(ctx, s, slurm.NodeUpdate{State: "UNDRAIN"})
-	case nodeset.Resume:
-		return c.updateOurs(ctx, s, slurm.NodeUpdate{State: "RESUME"})
+	case nodeset.Drain, nodeset.Undrain, nodeset.Resume, nodeset.Describe:
+		return c.update(ctx, s)
+	case nodeset.Mark:
+		return c.mark(ctx, s)
+	case nodeset.Mirror:
+		return c.mirror(ctx, s)
 	case nodeset.Forget:
 		return c.forget(ctx, s)
-	case nodeset.Protect:
-		return c.label(ctx, s.Pod, `"true"`)
-	case nodeset.Unprotect:
-		return c.label(ctx, s.Pod, "null")
 	}
 	return nil
 }
@@ -109,45 +106,16 @@ func (c *carrier) delete(ctx context.Context, s nodeset.Step) error {
 	return err
 }
 
-func (c *carrier) update(ctx context.Context, s nodeset.Step, u slurm.NodeUpdate) error {
-	if err := c.view.Slurm.UpdateNode(ctx, s.Node, u); err != nil {
-		return err
-	}
-	c.recorder.Eventf(c.set, nil, corev1.EventTypeNormal, strings.ToUpper(string(s.Action[:1]))+string(s.Action[1:]), "Update",
-		"Slurm node %s: %s: %s", s.Node, s.Action, s.Reason)
-	_, _, err := c.view.Refresh(ctx, s.Node)
-	return err
-}
-
-// updateOurs lifts what the operator set. The reason is read again: somebody may have
-// written another one since.
-func (c *carrier) updateOurs(ctx context.Context, s nodeset.Step, u slurm.NodeUpdate) error {
-	node, known, err := c.view.Refresh(ctx, s.Node)
-	if err != nil || !known || !nodeset.OwnsReason(node.Reason) {
-		return err
-	}
-	return c.update(ctx, s, u)
-}
-
 // forget deletes a record, if it is still one that the operator took out of service.
 func (c *carrier) forget(ctx context.Context, s nodeset.Step) error {
 	node, known, err := c.view.Refresh(ctx, s.Node)
-	if err != nil || !known || !nodeset.OwnsReason(node.Reason) || !node.States.Has(slurm.NodeDrain) {
+	if err != nil || !known || !workernode.OwnsReason(node.Reason) || !node.States.Has(slurm.NodeDrain) {
 		return err
 	}
 	if err := c.view.Slurm.DeleteNode(ctx, s.Node); err != nil {
 		return err
 	}
 	_, _, err = c.view.Refresh(ctx, s.Node)
-	return err
-}
-
-func (c *carrier) label(ctx context.Context, pod *corev1.Pod, value string) error {
-	patch := fmt.Sprintf(`{"metadata":{"uid":%q,"labels":{%q:%s}}}`, pod.UID, v1beta1.LabelNodeSetPodProtect, value)
-	err := c.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(patch)))
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil
-	}
 	return err
 }
 

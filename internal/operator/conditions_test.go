@@ -42,9 +42,3 @@ func TestConditions(t *testing.T) {
 		})
 	}
 }
-
-func TestPrintable(t *testing.T) {
-	if got := printable("new\nkernel\x00" + strings.Repeat("é", 300)); got != "newkernel"+strings.Repeat("é", 247) {
-		t.Errorf("got %q", got)
-	}
-}

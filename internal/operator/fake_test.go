@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -19,6 +20,8 @@ type fakeSlurm struct {
 
 	mu    sync.Mutex
 	nodes map[string]slurm.Node
+	// updates counts the writes to nodes.
+	updates int
 }
 
 func (f *fakeSlurm) set(name string, states ...string) {
@@ -58,8 +61,24 @@ func (f *fakeSlurm) UpdateNode(_ context.Context, name string, u slurm.NodeUpdat
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := f.nodes[name]
-	if u.State == "DRAIN" {
+	f.updates++
+	switch u.State {
+	case "DRAIN":
 		n.States, n.Reason = slurm.StatesOf(append([]string{slurm.NodeDrain}, n.States...)...), u.Reason
+	case "UNDRAIN", "RESUME":
+		n.States, n.Reason = slurm.StatesOf(slurm.NodeIdle), ""
+	}
+	if u.Comment != nil {
+		n.Comment = *u.Comment
+	}
+	if u.Features != nil {
+		n.Features, n.ActiveFeatures = u.Features, u.ActiveFeatures
+	}
+	if u.Topology != nil {
+		if strings.Contains(*u.Topology, "unknown") {
+			return &slurm.Error{Kind: slurm.ErrInvalid, Op: "update node " + name, Text: "Requested topology configuration is not available"}
+		}
+		n.Topology = *u.Topology
 	}
 	f.nodes[name] = n
 	return nil

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
@@ -42,7 +40,7 @@ func (r *nodeSetReconciler) setup(mgr ctrl.Manager, slurmChanged chan event.Gene
 		For(&v1beta1.NodeSet{}).
 		Owns(&corev1.Pod{}).
 		Watches(&v1beta1.Controller{}, requests(ofController)).
-		Watches(&corev1.Node{}, requests(r.onNode), builder.WithPredicates(cordonChanged())).
+		Watches(&corev1.Node{}, requests(r.onNode), builder.WithPredicates(nodeChanged())).
 		WatchesRawSource(source.Channel(slurmChanged, requests(ofController))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: r.workers(v1beta1.KindNodeSet), ReconciliationTimeout: reconcileTimeout}).
 		Complete(r)
@@ -78,21 +76,6 @@ func (r *nodeSetReconciler) onNode(ctx context.Context, o client.Object) ([]type
 	return out, nil
 }
 
-// cordonChanged lets through what changes the drains of workers.
-func cordonChanged() predicate.Predicate {
-	return predicate.Funcs{
-		CreateFunc:  func(event.CreateEvent) bool { return false },
-		DeleteFunc:  func(event.DeleteEvent) bool { return true },
-		GenericFunc: func(event.GenericEvent) bool { return false },
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			old, ok := e.ObjectOld.(*corev1.Node)
-			now, alsoOk := e.ObjectNew.(*corev1.Node)
-			return ok && alsoOk && (old.Spec.Unschedulable != now.Spec.Unschedulable ||
-				old.Annotations[v1beta1.AnnotationNodeCordonReason] != now.Annotations[v1beta1.AnnotationNodeCordonReason])
-		},
-	}
-}
-
 // Reconcile implements reconcile.Reconciler.
 func (r *nodeSetReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	n := &v1beta1.NodeSet{}
@@ -120,7 +103,11 @@ func (r *nodeSetReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	}
 	facts.Slurm = nodeset.SlurmFacts{Known: view.Known, Why: view.Why, Nodes: view.Nodes}
 	plan := nodeset.Make(facts)
-	err = (&carrier{r, n, view}).carryOut(ctx, plan.Steps)
+	carrier := &carrier{nodeSetReconciler: r, set: n, view: view}
+	err = carrier.carryOut(ctx, plan.Steps)
+	for _, refused := range carrier.refused {
+		plan.Problems = append(plan.Problems, nodeset.Problem{Reason: v1beta1.ReasonInvalidSpec, Message: refused})
+	}
 
 	n.Status = plan.Status
 	report := reportOn(plan, view.Known, view.Why, err)
@@ -158,7 +145,7 @@ func hasProblem(conditions []metav1.Condition, message string) bool {
 func (r *nodeSetReconciler) observe(ctx context.Context, n *v1beta1.NodeSet, c *v1beta1.Controller) (nodeset.Facts, error) {
 	facts := nodeset.Facts{
 		NodeSet: n, Controller: c, Now: r.now(), Image: r.Images.Slurmd, ClusterDomain: r.ClusterDomain,
-		Claims: map[string]bool{}, Cordoned: map[string]string{},
+		Claims: map[string]bool{}, Nodes: map[string]*corev1.Node{}, NodeConditions: r.NodeConditions,
 	}
 	selector := client.MatchingLabels(nodeset.Selector(n.Name))
 	var pods corev1.PodList
@@ -171,7 +158,7 @@ func (r *nodeSetReconciler) observe(ctx context.Context, n *v1beta1.NodeSet, c *
 			continue
 		}
 		facts.Pods = append(facts.Pods, *pod)
-		if err := r.cordoned(ctx, pod.Spec.NodeName, facts.Cordoned); err != nil {
+		if err := r.kubeNode(ctx, pod.Spec.NodeName, facts.Nodes); err != nil {
 			return facts, err
 		}
 	}
@@ -186,36 +173,6 @@ func (r *nodeSetReconciler) observe(ctx context.Context, n *v1beta1.NodeSet, c *
 		facts.Claims[claim.Name] = true
 	}
 	return facts, nil
-}
-
-// cordoned adds a Kubernetes node to out if it is cordoned.
-func (r *nodeSetReconciler) cordoned(ctx context.Context, name string, out map[string]string) error {
-	if _, seen := out[name]; seen || name == "" {
-		return nil
-	}
-	var node corev1.Node
-	found, err := ignoreNotFound(r.Get(ctx, types.NamespacedName{Name: name}, &node))
-	if err != nil {
-		return fmt.Errorf("read Kubernetes node %s: %w", name, err)
-	}
-	if found && node.Spec.Unschedulable {
-		out[name] = printable(node.Annotations[v1beta1.AnnotationNodeCordonReason])
-	}
-	return nil
-}
-
-// printable makes a text fit for a Slurm reason.
-func printable(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return -1
-		}
-		return r
-	}, text)
-	if runes := []rune(text); len(runes) > 256 {
-		text = string(runes[:256])
-	}
-	return text
 }
 
 func reportOn(plan nodeset.Plan, slurmKnown bool, why string, err error) report {

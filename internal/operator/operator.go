@@ -31,6 +31,7 @@ import (
 // +kubebuilder:rbac:groups=slinky.slurm.net,resources=controllers/finalizers;accountings/finalizers;restapis/finalizers;nodesets/finalizers;loginsets/finalizers;tokens/finalizers,verbs=update
 // +kubebuilder:rbac:groups="",resources=secrets;configmaps;services,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;create
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps,resources=statefulsets;deployments,verbs=get;list;watch;create;patch
@@ -48,6 +49,8 @@ type Options struct {
 	ClusterDomain string
 	// Connect makes clients of slurmrestd.
 	Connect observe.Connect
+	// NodeConditions are the types of Kubernetes node conditions that explain a cordon to Slurm's users.
+	NodeConditions []string
 	// Workers is how many objects of a kind are reconciled at once, by kind; 1 by default.
 	Workers map[string]int
 }

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
-	"github.com/slinky-hpc/slinky/slurm"
+	"github.com/slinky-hpc/slinky/internal/plan/workernode"
 )
 
 // condemned returns why each of the pods that must go does, by pod name.
@@ -43,7 +43,7 @@ func (p *planner) update(ranked []worker, out map[string]string) {
 	budget := p.maxUnavailable() - (int(p.desired()) - min(int(p.desired()), len(p.live)))
 	for _, w := range ranked {
 		_, gone := out[w.pod.Name]
-		if !gone && !ready(w.pod) && !w.old {
+		if !gone && !workernode.Ready(w.pod) && !w.old {
 			budget--
 		}
 	}
@@ -51,7 +51,7 @@ func (p *planner) update(ranked []worker, out map[string]string) {
 		if _, gone := out[w.pod.Name]; gone || !w.old {
 			continue
 		}
-		if ready(w.pod) {
+		if workernode.Ready(w.pod) {
 			if budget <= 0 {
 				continue
 			}
@@ -85,7 +85,7 @@ func (p *planner) remove(condemned map[string]string) {
 			p.step(Step{Action: Wait, Pod: identity(w.pod), Node: w.node, Reason: why + ": it can't be known whether jobs run there: " + p.Slurm.Why})
 		case p.Slurm.drained(w.node):
 			p.step(Step{Action: DeletePod, Pod: identity(w.pod), Node: w.node, Reason: why + ": no job uses it"})
-		case draining(p.Slurm.Nodes[w.node]):
+		case workernode.Draining(p.Slurm.Nodes[w.node]):
 			p.step(Step{Action: Wait, Pod: identity(w.pod), Node: w.node, Reason: why + ": jobs still run on Slurm node " + w.node})
 		}
 	}
@@ -110,65 +110,10 @@ func (p *planner) forget() {
 		if _, ours := ordinalOf(strings.TrimSuffix(prefix, "-"), name); !ours || !strings.HasSuffix(prefix, "-") || inUse[name] {
 			continue
 		}
-		if OwnsReason(n.Reason) && p.Slurm.drained(name) {
+		if workernode.OwnsReason(n.Reason) && p.Slurm.drained(name) {
 			p.step(Step{Action: Forget, Node: name, Reason: "its pod is gone"})
 		}
 	}
-}
-
-// reconcileDrains drains the nodes that have a cause for it, and lifts drains of ours that
-// have none any more. A drain or a reason that isn't ours is never touched.
-func (p *planner) reconcileDrains(condemned map[string]string) {
-	if !p.Slurm.Known {
-		return
-	}
-	for _, w := range p.live {
-		n, registered := p.Slurm.Nodes[w.node]
-		if !registered {
-			continue
-		}
-		cause := p.drainCause(w, condemned)
-		ours := OwnsReason(n.Reason)
-		switch {
-		case cause != "" && !draining(n) && (ours || n.Reason == ""):
-			p.step(Step{Action: Drain, Node: w.node, Reason: v1beta1.OperatorReasonPrefix + cause})
-		case cause != "" && !draining(n):
-			// Somebody else gave this node a reason without draining it. It is kept.
-			p.step(Step{Action: Drain, Node: w.node, Reason: n.Reason})
-		case cause == "" && !ready(w.pod):
-			// Slurm must not send jobs to a slurmd that isn't there yet.
-		case cause == "" && draining(n) && ours:
-			p.step(Step{Action: Undrain, Node: w.node, Reason: "the cause of the drain is gone: " + n.Reason})
-		case cause == "" && n.States.Has(slurm.NodeDown) && ours && !n.States.Has(slurm.NodeNotResponding):
-			p.step(Step{Action: Resume, Node: w.node, Reason: "its new pod is ready"})
-		}
-	}
-}
-
-// drainCause is why a worker's Slurm node should take no more jobs, "" if there is no cause.
-func (p *planner) drainCause(w worker, condemned map[string]string) string {
-	if why, ok := condemned[w.pod.Name]; ok {
-		return "pod " + w.pod.Namespace + "/" + w.pod.Name + " is to be removed: " + why
-	}
-	if reason, ok := p.Cordoned[w.pod.Spec.NodeName]; ok {
-		return "Kubernetes node " + w.pod.Spec.NodeName + " is cordoned" + colon(reason)
-	}
-	if w.pod.Annotations[v1beta1.AnnotationPodCordon] == "true" {
-		return "pod " + w.pod.Namespace + "/" + w.pod.Name + " has the annotation " + v1beta1.AnnotationPodCordon
-	}
-	return ""
-}
-
-func colon(reason string) string {
-	if reason == "" {
-		return ""
-	}
-	return ": " + reason
-}
-
-// OwnsReason tells whether the operator wrote a Slurm node's reason.
-func OwnsReason(reason string) bool {
-	return len(reason) >= len(v1beta1.OperatorReasonPrefix) && reason[:len(v1beta1.OperatorReasonPrefix)] == v1beta1.OperatorReasonPrefix
 }
 
 // worth compares two workers: the one that should go first is the lesser.
@@ -176,7 +121,7 @@ func (p *planner) worth(a, b worker) int {
 	return cmp.Or(
 		boolean(a.pod.Spec.NodeName != "", b.pod.Spec.NodeName != ""),
 		cmp.Compare(phaseRank(a.pod), phaseRank(b.pod)),
-		boolean(ready(a.pod), ready(b.pod)),
+		boolean(workernode.Ready(a.pod), workernode.Ready(b.pod)),
 		cmp.Compare(deletionCost(a.pod), deletionCost(b.pod)),
 		deadline(a.pod).Compare(deadline(b.pod)),
 		boolean(p.Slurm.busy(a.node), p.Slurm.busy(b.node)),
@@ -186,7 +131,7 @@ func (p *planner) worth(a, b worker) int {
 }
 
 func (p *planner) drains(w worker) bool {
-	return w.pod.Annotations[v1beta1.AnnotationPodCordon] == "true" || draining(p.Slurm.Nodes[w.node])
+	return w.pod.Annotations[v1beta1.AnnotationPodCordon] == "true" || workernode.Draining(p.Slurm.Nodes[w.node])
 }
 
 func boolean(a, b bool) int {
@@ -223,13 +168,4 @@ func deadline(pod *corev1.Pod) time.Time {
 		return time.Time{}
 	}
 	return t
-}
-
-func ready(pod *corev1.Pod) bool {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
+	"github.com/slinky-hpc/slinky/internal/plan/workernode"
 	"github.com/slinky-hpc/slinky/slurm"
 )
 
@@ -20,10 +21,12 @@ type Facts struct {
 	Pods []corev1.Pod
 	// Claims are the names of the PersistentVolumeClaims that exist.
 	Claims map[string]bool
-	// Cordoned are the Kubernetes nodes that are cordoned, each with the reason given for it.
-	Cordoned map[string]string
-	Slurm    SlurmFacts
-	Now      time.Time
+	// Nodes are the Kubernetes nodes under the pods, by name.
+	Nodes map[string]*corev1.Node
+	// NodeConditions are the types of Kubernetes node conditions that explain a cordon.
+	NodeConditions []string
+	Slurm          SlurmFacts
+	Now            time.Time
 
 	// Image is slurmd's where the NodeSet names none.
 	Image string
@@ -45,7 +48,7 @@ func (s SlurmFacts) busy(name string) bool {
 	if !s.Known {
 		return true
 	}
-	return s.Nodes[name].States.HasAny(slurm.NodeAllocated, slurm.NodeMixed, slurm.NodeCompleting)
+	return workernode.Busy(s.Nodes[name])
 }
 
 // drained tells whether no job uses the node, and none will come.
@@ -57,11 +60,5 @@ func (s SlurmFacts) drained(name string) bool {
 	if !registered {
 		return true
 	}
-	return draining(n) && !s.busy(name)
+	return workernode.Draining(n) && !s.busy(name)
 }
-
-func draining(n slurm.Node) bool {
-	return n.States.Has(slurm.NodeDrain) && !n.States.Has(stateUndrain)
-}
-
-const stateUndrain = "UNDRAIN"

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
+	"github.com/slinky-hpc/slinky/internal/plan/workernode"
 )
 
 // Action is a kind of step.
@@ -22,7 +23,7 @@ const (
 	CreatePod Action = "create"
 	// DeletePod deletes Step.Pod, of which only the identity is given.
 	DeletePod Action = "delete"
-	// Drain sets Step.Node to DRAIN, with Step.Reason.
+	// Drain sets Step.Node to DRAIN.
 	Drain Action = "drain"
 	// Undrain lifts a drain of ours from Step.Node.
 	Undrain Action = "undrain"
@@ -31,9 +32,12 @@ const (
 	// Forget deletes the record of Step.Node, whose pod the operator has removed: what
 	// registers under this name next begins anew.
 	Forget Action = "forget"
-	// Protect and Unprotect set and remove the label that keeps Step.Pod from being evicted.
-	Protect   Action = "protect"
-	Unprotect Action = "unprotect"
+	// Describe tells Slurm what Kubernetes knows about Step.Node.
+	Describe Action = "describe"
+	// Mark changes labels and annotations of Step.Pod.
+	Mark Action = "mark"
+	// Mirror makes conditions of Step.Pod say what Slurm says.
+	Mirror Action = "mirror"
 	// Wait does nothing: Step.Reason is what is waited for.
 	Wait Action = "wait"
 )
@@ -46,6 +50,8 @@ type Step struct {
 	// Node is the name of a Slurm node.
 	Node   string
 	Reason string
+	// Side is what keeps a worker's pod and its Slurm node in step; nil for other steps.
+	Side *workernode.Plan
 }
 
 func (s Step) String() string {
@@ -114,8 +120,7 @@ func Make(f Facts) Plan {
 	p.remove(condemned)
 	p.forget()
 	p.create()
-	p.reconcileDrains(condemned)
-	p.protect()
+	p.keepInStep(condemned)
 	p.status()
 	p.plan.Again = againLater
 	if p.plan.Status.ReadyReplicas != p.desired() || len(p.live) != int(p.desired()) || len(condemned) > 0 || !f.Slurm.Known {
@@ -213,22 +218,6 @@ func (p *planner) create() {
 		}
 		p.problem(v1beta1.ReasonInvalidSpec, "spec."+err.Error())
 		return
-	}
-}
-
-// protect labels the pods whose Slurm nodes have jobs.
-func (p *planner) protect() {
-	want := p.NodeSet.Spec.WorkloadDisruptionProtection == nil || *p.NodeSet.Spec.WorkloadDisruptionProtection
-	for _, w := range p.live {
-		has := w.pod.Labels[v1beta1.LabelNodeSetPodProtect] == "true"
-		switch {
-		case want && !p.Slurm.Known:
-			// What was true stays true until Slurm says otherwise.
-		case want && p.Slurm.busy(w.node) && !has:
-			p.step(Step{Action: Protect, Pod: identity(w.pod), Reason: "Slurm node " + w.node + " has jobs"})
-		case has && !(want && p.Slurm.busy(w.node)):
-			p.step(Step{Action: Unprotect, Pod: identity(w.pod), Reason: "Slurm node " + w.node + " has no jobs"})
-		}
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
+	"github.com/slinky-hpc/slinky/internal/plan/workernode"
 	"github.com/slinky-hpc/slinky/slurm"
 )
 
@@ -34,8 +35,10 @@ type world struct {
 }
 
 func newWorld(t *testing.T, seed int64) *world {
+	f := facts(3)
+	f.Nodes["k"] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "k"}}
 	return &world{
-		t: t, rnd: rand.New(rand.NewSource(seed)), facts: facts(3), slurmUp: true,
+		t: t, rnd: rand.New(rand.NewSource(seed)), facts: f, slurmUp: true,
 		pods: map[string]*corev1.Pod{}, jobs: map[string]int{}, nodes: map[string]*slurm.Node{},
 	}
 }
@@ -114,7 +117,7 @@ func (w *world) event() {
 func (w *world) startJob(nodes []string) {
 	for _, i := range w.rnd.Perm(len(nodes)) {
 		n := w.nodes[nodes[i]]
-		if pod := w.pods[n.Name]; pod != nil && ready(pod) && pod.DeletionTimestamp == nil && n.States.Has(slurm.NodeIdle) && !n.States.Has(slurm.NodeDrain) {
+		if pod := w.pods[n.Name]; pod != nil && workernode.Ready(pod) && pod.DeletionTimestamp == nil && n.States.Has(slurm.NodeIdle) && !n.States.Has(slurm.NodeDrain) {
 			w.jobs[n.Name]++
 			w.note("a job starts on %s", n.Name)
 			return
@@ -186,36 +189,64 @@ func (w *world) carryOut(plan Plan) {
 		case DeletePod:
 			w.checkDelete(s)
 			w.pods[s.Pod.Name].DeletionTimestamp = &metav1.Time{Time: w.facts.Now}
-		case Drain:
-			n := w.nodes[s.Node]
-			if n.Reason == "admin" && s.Reason != "admin" {
-				w.fail("an administrator's reason is overwritten: %s", s)
-			}
-			n.States, n.Reason = slurm.StatesOf(append([]string{slurm.NodeDrain}, n.States...)...), s.Reason
-		case Undrain, Resume:
-			n := w.nodes[s.Node]
-			if !OwnsReason(n.Reason) {
-				w.fail("not ours: %s: %q", s, n.Reason)
-			}
-			gone := slurm.NodeDrain
-			if s.Action == Resume {
-				gone = slurm.NodeDown
-			}
-			n.States, n.Reason = slurm.StatesOf(append([]string{slurm.NodeIdle}, without(n.States, gone)...)...), ""
-			if n.States.Has(slurm.NodeDown) {
-				n.States, n.Reason = slurm.StatesOf(without(n.States, slurm.NodeIdle)...), v1beta1.OperatorReasonPrefix+"Pod is terminating"
-			}
+		case Drain, Undrain, Resume, Describe:
+			w.updateNode(s)
 		case Forget:
-			if w.jobs[s.Node] > 0 || w.pods[s.Node] != nil || !OwnsReason(w.nodes[s.Node].Reason) {
+			if w.jobs[s.Node] > 0 || w.pods[s.Node] != nil || !workernode.OwnsReason(w.nodes[s.Node].Reason) {
 				w.fail("forgotten: %s", s)
 			}
 			delete(w.nodes, s.Node)
-		case Protect:
-			w.pods[s.Pod.Name].Labels[v1beta1.LabelNodeSetPodProtect] = "true"
-		case Unprotect:
-			delete(w.pods[s.Pod.Name].Labels, v1beta1.LabelNodeSetPodProtect)
+		case Mark:
+			merge(w.pods[s.Pod.Name].Labels, s.Side.Labels)
+			if w.pods[s.Pod.Name].Annotations == nil {
+				w.pods[s.Pod.Name].Annotations = map[string]string{}
+			}
+			merge(w.pods[s.Pod.Name].Annotations, s.Side.Annotations)
+		case Mirror:
+			w.mirror(s)
 		}
 	}
+}
+
+// updateNode is what slurmctld does.
+func (w *world) updateNode(s Step) {
+	n, u := w.nodes[s.Node], s.Side.Update.Change
+	if n.Reason == "admin" && u.State != "" && u.Reason != "admin" {
+		w.fail("what an administrator set is changed: %s", s)
+	}
+	if u.Comment != nil {
+		n.Comment = *u.Comment
+	}
+	base := slurm.NodeIdle
+	if n.States.Has(slurm.NodeDown) {
+		base = slurm.NodeDown
+	}
+	switch u.State {
+	case "DRAIN":
+		n.States, n.Reason = slurm.StatesOf(append([]string{slurm.NodeDrain}, n.States...)...), u.Reason
+	case "UNDRAIN":
+		n.States, n.Reason = slurm.StatesOf(append([]string{base}, without(n.States, slurm.NodeDrain)...)...), ""
+	case "RESUME":
+		n.States, n.Reason = slurm.StatesOf(slurm.NodeIdle), ""
+	}
+}
+
+func merge(into map[string]string, changes map[string]*string) {
+	for key, value := range changes {
+		if value == nil {
+			delete(into, key)
+		} else {
+			into[key] = *value
+		}
+	}
+}
+
+func (w *world) mirror(s Step) {
+	status := &w.pods[s.Pod.Name].Status
+	status.Conditions = slices.DeleteFunc(status.Conditions, func(c corev1.PodCondition) bool {
+		return slices.Contains(s.Side.Gone, c.Type) || slices.ContainsFunc(s.Side.Conditions, func(n corev1.PodCondition) bool { return n.Type == c.Type })
+	})
+	status.Conditions = append(status.Conditions, s.Side.Conditions...)
 }
 
 func (w *world) checkDelete(s Step) {
@@ -263,7 +294,7 @@ func (w *world) settle() {
 		w.fail("settled at %+v", s)
 	}
 	for name := range w.pods {
-		if n := w.nodes[name]; n == nil || OwnsReason(n.Reason) {
+		if n := w.nodes[name]; n == nil || workernode.OwnsReason(n.Reason) {
 			w.fail("node %s is left %+v", name, n)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
+	"github.com/slinky-hpc/slinky/internal/plan/workernode"
 	"github.com/slinky-hpc/slinky/slurm"
 )
 
@@ -31,7 +32,7 @@ func (p *planner) status() {
 		if !w.old {
 			s.UpdatedReplicas++
 		}
-		if ready(w.pod) {
+		if workernode.Ready(w.pod) {
 			s.ReadyReplicas++
 			if p.available(w.pod) {
 				s.AvailableReplicas++

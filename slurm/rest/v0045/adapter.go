@@ -167,6 +167,9 @@ func updateNode(u slurm.NodeUpdate) any {
 	}
 	// The active set must be within the available one, so both change together.
 	m.Features, m.FeaturesAct = u.Features, u.Features
+	if u.ActiveFeatures != nil {
+		m.FeaturesAct = u.ActiveFeatures
+	}
 	if u.Address != "" {
 		m.Address = dialect.Strings{u.Address}
 	}

@@ -1,0 +1,41 @@
+package nodeset
+
+import (
+	"strings"
+
+	"github.com/slinky-hpc/slinky/api/v1beta1"
+	"github.com/slinky-hpc/slinky/internal/plan/workernode"
+)
+
+// keepInStep keeps each worker's pod and Slurm node in step with each other. A pod that is
+// deleted in this plan is not written to as well.
+func (p *planner) keepInStep(condemned map[string]string) {
+	deleted := map[string]bool{}
+	for _, s := range p.plan.Steps {
+		if s.Action == DeletePod {
+			deleted[s.Pod.Name] = true
+		}
+	}
+	for _, w := range p.live {
+		if deleted[w.pod.Name] {
+			continue
+		}
+		n, registered := p.Slurm.Nodes[w.node]
+		side := workernode.Make(workernode.Facts{
+			NodeSet: p.NodeSet, Pod: w.pod, Kube: p.Nodes[w.pod.Spec.NodeName], Remove: condemned[w.pod.Name],
+			Propagated: p.NodeConditions, Name: w.node, Known: p.Slurm.Known, Registered: registered, Slurm: n, Now: p.Now,
+		})
+		if u := side.Update; u != nil {
+			p.step(Step{Action: Action(u.Action), Node: w.node, Reason: u.Why, Side: &side})
+		}
+		if len(side.Labels)+len(side.Annotations) > 0 {
+			p.step(Step{Action: Mark, Pod: identity(w.pod), Reason: strings.Join(side.Why, "; "), Side: &side})
+		}
+		if len(side.Conditions)+len(side.Gone) > 0 {
+			p.step(Step{Action: Mirror, Pod: identity(w.pod), Node: w.node, Reason: "Slurm node " + w.node + " is " + n.States.String(), Side: &side})
+		}
+		if side.Problem != "" {
+			p.problem(v1beta1.ReasonInvalidRegistration, side.Problem)
+		}
+	}
+}

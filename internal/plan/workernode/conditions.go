@@ -1,0 +1,121 @@
+package workernode
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slinky-hpc/slinky/api/v1beta1"
+	"github.com/slinky-hpc/slinky/slurm"
+)
+
+// mirrored are the states that become pod conditions. Of the base states a node has exactly one.
+func mirrored() map[string]corev1.PodConditionType {
+	return map[string]corev1.PodConditionType{
+		slurm.NodeAllocated: v1beta1.PodConditionAllocated, slurm.NodeDown: v1beta1.PodConditionDown,
+		slurm.NodeError: v1beta1.PodConditionError, slurm.NodeFuture: v1beta1.PodConditionFuture,
+		slurm.NodeIdle: v1beta1.PodConditionIdle, slurm.NodeMixed: v1beta1.PodConditionMixed,
+		slurm.NodeUnknown: v1beta1.PodConditionUnknown,
+
+		slurm.NodeCompleting: v1beta1.PodConditionCompleting, slurm.NodeDrain: v1beta1.PodConditionDrain,
+		slurm.NodeFail: v1beta1.PodConditionFail, slurm.NodeInvalid: v1beta1.PodConditionInvalid,
+		slurm.NodeInvalidReg: v1beta1.PodConditionInvalidReg, slurm.NodeMaintenance: v1beta1.PodConditionMaintenance,
+		slurm.NodeNotResponding: v1beta1.PodConditionNotResponding, slurm.NodeUndrain: v1beta1.PodConditionUndrain,
+	}
+}
+
+// mirror makes the pod's conditions say what Slurm says. Without an answer they stay.
+func (p *planner) mirror() {
+	if !p.Known {
+		return
+	}
+	var want []corev1.PodCondition
+	if p.Registered {
+		want = p.conditions()
+	}
+	wanted := map[corev1.PodConditionType]bool{}
+	for _, c := range want {
+		wanted[c.Type] = true
+		have := podCondition(p.Pod, c.Type)
+		if have != nil && have.Status == c.Status && have.Reason == c.Reason && have.Message == c.Message {
+			continue
+		}
+		c.LastTransitionTime = metav1.NewTime(p.Now)
+		if have != nil && have.Status == c.Status {
+			c.LastTransitionTime = have.LastTransitionTime
+		}
+		if c.Type == v1beta1.PodConditionDrain && c.Reason == v1beta1.ReasonSetInSlurm {
+			p.plan.Drained = drainedBy(p.Slurm)
+		}
+		p.plan.Conditions = append(p.plan.Conditions, c)
+	}
+	for _, c := range p.Pod.Status.Conditions {
+		ours := strings.HasPrefix(string(c.Type), v1beta1.PodConditionPrefix) || c.Type == v1beta1.ConditionSlurmDrained
+		if ours && !wanted[c.Type] {
+			p.plan.Gone = append(p.plan.Gone, c.Type)
+		}
+	}
+}
+
+// conditions are in the order of Slurm's state words, which is sorted.
+func (p *planner) conditions() []corev1.PodCondition {
+	n := p.Slurm
+	reason := v1beta1.ReasonReported
+	switch {
+	case OwnsReason(n.Reason):
+		reason = v1beta1.ReasonSetByOperator
+	case n.Reason != "":
+		reason = v1beta1.ReasonSetInSlurm
+	}
+	kinds := mirrored()
+	var out []corev1.PodCondition
+	for _, state := range n.States {
+		if kind, ok := kinds[state]; ok {
+			out = append(out, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, Reason: reason, Message: n.Reason})
+		}
+	}
+	if !Draining(n) {
+		return out
+	}
+	drained := corev1.PodCondition{Type: v1beta1.ConditionSlurmDrained, Status: corev1.ConditionTrue, Reason: v1beta1.ReasonDrained, Message: n.Reason}
+	if Busy(n) {
+		drained.Status, drained.Reason = corev1.ConditionFalse, v1beta1.ReasonDraining
+		drained.Message = "jobs still run: " + n.Reason
+	}
+	return append(out, drained)
+}
+
+func drainedBy(n slurm.Node) string {
+	by := ""
+	if n.ReasonUser != "" {
+		by = " by " + n.ReasonUser
+	}
+	return "Slurm node " + n.Name + " was drained in Slurm" + by + ": " + n.Reason + "; it stays so until it is resumed there"
+}
+
+// shortOf are the reasons that slurmctld gives a node which reports less than it should have.
+func shortOf() []string {
+	return []string{"Low RealMemory", "Low socket*core*thread count", "Low CPUs", "Low TmpDisk", "count reported lower than configured"}
+}
+
+// problem tells when Slurm refuses what slurmd says about its machine.
+func (p *planner) problem() {
+	n := p.Slurm
+	if !p.Known || !p.Registered {
+		return
+	}
+	refused := n.States.HasAny(slurm.NodeInvalid, slurm.NodeInvalidReg) || slices.ContainsFunc(shortOf(), func(text string) bool {
+		return strings.Contains(n.Reason, text)
+	})
+	if !refused {
+		return
+	}
+	reason := n.Reason
+	if reason == "" {
+		reason = "no reason is given; slurmctld's log has it"
+	}
+	p.plan.Problem = "Slurm node " + p.Name + " is out of service, for slurmd reports less than Slurm has on record (" + reason +
+		"): correct extraConf, the limits or gres.conf, then delete its pod and its record (scontrol delete nodename=" + p.Name + "), or resume it"
+}
