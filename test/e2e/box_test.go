@@ -145,14 +145,18 @@ func (b *box) until(what string, f func(ctx context.Context) error) {
 	defer cancel()
 	again := time.NewTicker(500 * time.Millisecond)
 	defer again.Stop()
+	var last error // what was wrong, rather than that the time is over
 	for {
 		err := f(ctx)
 		if err == nil {
 			return
 		}
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
 		select {
 		case <-ctx.Done():
-			b.t.Fatalf("%s: not after %s: %v", what, patience, err)
+			b.t.Fatalf("%s: not after %s: %v", what, patience, last)
 		case <-again.C:
 		}
 	}
