@@ -46,6 +46,27 @@ type Job struct {
 	HetJobID Number
 	// ArrayJobID and ArrayTaskID are set for a task of a job array that has a record of its own.
 	ArrayJobID, ArrayTaskID Number
+	// ArrayTasks are the tasks of an array that have none yet, as "2-9,12%3".
+	ArrayTasks string
+
+	// Asked is what the job asks of its nodes.
+	Asked JobAsks
+}
+
+// JobAsks is what a job asks of its nodes, beside their least number, which is its NodeCount.
+type JobAsks struct {
+	// Constraints is an expression that package feature reads.
+	Constraints string
+	// RequiredNodes and ExcludedNodes are hostlist expressions.
+	RequiredNodes, ExcludedNodes string
+	// Exclusive asks for whole nodes. From v0.0.45 on Slurm tells it only of jobs that ask on the command line.
+	Exclusive                   bool
+	MaximumNodes                Number
+	CPUsPerTask, TasksPerNode   Number
+	MinimumCPUsPerNode          Number
+	MemoryPerNode, MemoryPerCPU Number // in MiB
+	TRESPerJob, TRESPerNode     string
+	TRESPerSocket, TRESPerTask  string
 }
 
 // FlagExternalJob marks a job that only holds resources: no slurmd starts anything for it.

@@ -13,10 +13,14 @@ type Node struct {
 	Features, ActiveFeatures []string
 
 	CPUs, Boards, Sockets, Cores, Threads int
+	// EffectiveCPUs are the CPUs that jobs may use.
+	EffectiveCPUs int
 	// RealMemory, AllocMemory and FreeMemory are in MiB.
 	RealMemory, AllocMemory uint64
 	FreeMemory              Number
 	AllocCPUs               int
+	// SpecializedMemory, in MiB, is kept from jobs.
+	SpecializedMemory uint64
 
 	GRES, GRESUsed string
 	Topology       string
@@ -25,6 +29,8 @@ type Node struct {
 	Reservation    string
 
 	BootTime, SlurmdStartTime time.Time
+	// LastBusy is when a job last used the node, or when it registered first.
+	LastBusy time.Time
 }
 
 // NodeCreate describes a dynamic node to add. Address must be an IP: slurmctld
@@ -43,6 +49,8 @@ type NodeCreate struct {
 	Comment, Extra          string
 	// External makes a node without a slurmd, for external jobs.
 	External bool
+	// Future makes a node that no job can use and that is hidden, until an update gives it a state.
+	Future bool
 }
 
 // NodeUpdate is a change of a node. Nil and empty fields stay as they are.

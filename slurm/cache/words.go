@@ -57,6 +57,8 @@ func (w *words) job(j *slurm.Job) {
 	for _, s := range []*string{
 		&j.User, &j.Group, &j.Account, &j.Partition, &j.QOS, &j.Reservation, &j.Cluster, &j.Reason,
 		&j.Nodes, &j.ScheduledNodes, &j.Licenses, &j.TRESRequested, &j.TRESAllocated,
+		&j.Asked.Constraints, &j.Asked.RequiredNodes, &j.Asked.ExcludedNodes,
+		&j.Asked.TRESPerJob, &j.Asked.TRESPerNode, &j.Asked.TRESPerSocket, &j.Asked.TRESPerTask,
 	} {
 		w.text(s)
 	}

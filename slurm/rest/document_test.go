@@ -76,6 +76,7 @@ func TestOldestVersionIsAPart(t *testing.T) {
 		delete(newer, name)
 	}
 	delete(newer["job_info"]["properties"].(map[string]any), "step_id")
+	delete(newer["job_info"]["properties"].(map[string]any), "submit_line")
 	if diff := cmp.Diff(older, newer, cmp.Transformer("compact", compact)); diff != "" {
 		t.Error(diff)
 	}

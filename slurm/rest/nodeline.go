@@ -20,8 +20,11 @@ func nodeLine(n slurm.NodeCreate) (string, error) {
 		}
 	}
 	state := "CLOUD"
-	if n.External {
+	switch {
+	case n.External:
 		state = "EXTERNAL"
+	case n.Future:
+		state = "FUTURE"
 	}
 	var l line
 	l.text("NodeName", n.Name)

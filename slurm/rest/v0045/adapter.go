@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
+	"strings"
 
 	"github.com/slinky-hpc/slinky/slurm"
 	"github.com/slinky-hpc/slinky/slurm/rest/dialect"
@@ -99,7 +101,22 @@ func job(j JobInfo) (slurm.Job, error) {
 		Dependency: j.Dependency, Licenses: j.Licenses, TRESRequested: j.TresReqStr, TRESAllocated: j.TresAllocStr,
 		ExitCode: slurm.Number(j.ExitCode.ReturnCode), SignalID: uint32(j.ExitCode.Signal.Id.Value),
 		HetJobID: nonZero(j.HetJobId), ArrayJobID: nonZero(j.ArrayJobId), ArrayTaskID: slurm.Number(j.ArrayTaskId),
+		ArrayTasks: j.ArrayTaskString,
+		Asked: slurm.JobAsks{
+			Constraints: j.Features, RequiredNodes: j.RequiredNodes, ExcludedNodes: j.ExcludedNodes,
+			Exclusive:    slices.Contains(j.Shared, "none") || exclusive(j.SubmitLine), // "none" is Slurm's word for whole nodes
+			MaximumNodes: nonZero(j.MaxNodes), CPUsPerTask: nonZero(j.CpusPerTask), TasksPerNode: nonZero(j.TasksPerNode),
+			MinimumCPUsPerNode: nonZero(j.MinimumCpusPerNode),
+			MemoryPerNode:      slurm.Number(j.MemoryPerNode), MemoryPerCPU: slurm.Number(j.MemoryPerCpu),
+			TRESPerJob: j.TresPerJob, TRESPerNode: j.TresPerNode, TRESPerSocket: j.TresPerSocket, TRESPerTask: j.TresPerTask,
+		},
 	}, nil
+}
+
+// exclusive tells whether a job's command line asks for whole nodes: v0.0.45 has no field for it,
+// and leaves the one of the versions before empty.
+func exclusive(submitLine string) bool {
+	return slices.Contains(strings.Fields(submitLine), "--exclusive")
 }
 
 // nonZero makes the 0 that stands for "none" unset.
@@ -156,7 +173,8 @@ func node(n Node) (slurm.Node, error) {
 		FreeMemory: slurm.Number(n.FreeMem), AllocCPUs: int(n.AllocCpus),
 		GRES: n.Gres, GRESUsed: n.GresUsed, Topology: n.Topology, Version: n.Version,
 		Comment: n.Comment, Extra: n.Extra, Reservation: n.Reservation,
-		BootTime: n.BootTime.Time(), SlurmdStartTime: n.SlurmdStartTime.Time(),
+		BootTime: n.BootTime.Time(), SlurmdStartTime: n.SlurmdStartTime.Time(), LastBusy: n.LastBusy.Time(),
+		EffectiveCPUs: int(n.EffectiveCpus), SpecializedMemory: uint64(max(n.SpecializedMemory, 0)),
 	}, nil
 }
 

@@ -249,18 +249,28 @@ type JobInfo struct {
 	ArrayJobId   Uint32NoValStruct `json:"array_job_id,omitempty,omitzero"`
 	ArrayTaskId  Uint32NoValStruct `json:"array_task_id,omitempty,omitzero"`
 
+	// ArrayTaskString String expression of task IDs in this record
+	ArrayTaskString string `json:"array_task_string,omitempty,omitzero"`
+
 	// Cluster Cluster name
 	Cluster string `json:"cluster,omitempty,omitzero"`
 
 	// Comment Arbitrary comment
-	Comment string            `json:"comment,omitempty,omitzero"`
-	Cpus    Uint32NoValStruct `json:"cpus,omitempty,omitzero"`
+	Comment     string            `json:"comment,omitempty,omitzero"`
+	Cpus        Uint32NoValStruct `json:"cpus,omitempty,omitzero"`
+	CpusPerTask Uint16NoValStruct `json:"cpus_per_task,omitempty,omitzero"`
 
 	// Dependency Other jobs that must meet certain criteria before this job can start
-	Dependency   string                 `json:"dependency,omitempty,omitzero"`
-	EligibleTime Uint64NoValStruct      `json:"eligible_time,omitempty,omitzero"`
-	EndTime      Uint64NoValStruct      `json:"end_time,omitempty,omitzero"`
-	ExitCode     ProcessExitCodeVerbose `json:"exit_code,omitempty,omitzero"`
+	Dependency   string            `json:"dependency,omitempty,omitzero"`
+	EligibleTime Uint64NoValStruct `json:"eligible_time,omitempty,omitzero"`
+	EndTime      Uint64NoValStruct `json:"end_time,omitempty,omitzero"`
+
+	// ExcludedNodes Comma-separated list of nodes that may not be used
+	ExcludedNodes string                 `json:"excluded_nodes,omitempty,omitzero"`
+	ExitCode      ProcessExitCodeVerbose `json:"exit_code,omitempty,omitzero"`
+
+	// Features Comma-separated list of features that are required
+	Features string `json:"features,omitempty,omitzero"`
 
 	// Flags Job flags
 	Flags dialect.Strings `json:"flags,omitempty,omitzero"`
@@ -280,7 +290,11 @@ type JobInfo struct {
 	JobState dialect.Strings `json:"job_state,omitempty,omitzero"`
 
 	// Licenses License(s) required by the job
-	Licenses string `json:"licenses,omitempty,omitzero"`
+	Licenses           string            `json:"licenses,omitempty,omitzero"`
+	MaxNodes           Uint32NoValStruct `json:"max_nodes,omitempty,omitzero"`
+	MemoryPerCpu       Uint64NoValStruct `json:"memory_per_cpu,omitempty,omitzero"`
+	MemoryPerNode      Uint64NoValStruct `json:"memory_per_node,omitempty,omitzero"`
+	MinimumCpusPerNode Uint16NoValStruct `json:"minimum_cpus_per_node,omitempty,omitzero"`
 
 	// Name Job name
 	Name      string            `json:"name,omitempty,omitzero"`
@@ -297,25 +311,47 @@ type JobInfo struct {
 	// Qos Quality of Service assigned to the job, if pending the QOS requested
 	Qos string `json:"qos,omitempty,omitzero"`
 
+	// RequiredNodes Comma-separated list of required nodes
+	RequiredNodes string `json:"required_nodes,omitempty,omitzero"`
+
 	// ResvName Name of reservation to use
 	ResvName string `json:"resv_name,omitempty,omitzero"`
 
 	// ScheduledNodes List of nodes scheduled to be used for the job
-	ScheduledNodes string            `json:"scheduled_nodes,omitempty,omitzero"`
-	StartTime      Uint64NoValStruct `json:"start_time,omitempty,omitzero"`
+	ScheduledNodes string `json:"scheduled_nodes,omitempty,omitzero"`
+
+	// Shared Ignored. Was 'How the job can share resources with other jobs, if at all'. Replaced by 'oversubscribe' and 'exclusive'.
+	Shared    dialect.Strings   `json:"shared,omitempty,omitzero"`
+	StartTime Uint64NoValStruct `json:"start_time,omitempty,omitzero"`
 
 	// StateDescription Optional details for state_reason
 	StateDescription string `json:"state_description,omitempty,omitzero"`
 
 	// StateReason Reason for current Pending or Failed state
-	StateReason string            `json:"state_reason,omitempty,omitzero"`
-	StepId      SlurmStepId       `json:"step_id,omitempty,omitzero"`
-	SubmitTime  Uint64NoValStruct `json:"submit_time,omitempty,omitzero"`
-	Tasks       Uint32NoValStruct `json:"tasks,omitempty,omitzero"`
-	TimeLimit   Uint32NoValStruct `json:"time_limit,omitempty,omitzero"`
+	StateReason string      `json:"state_reason,omitempty,omitzero"`
+	StepId      SlurmStepId `json:"step_id,omitempty,omitzero"`
+
+	// SubmitLine Job submit line (e.g. 'sbatch -N3 job.sh job_arg'
+	SubmitLine   string            `json:"submit_line,omitempty,omitzero"`
+	SubmitTime   Uint64NoValStruct `json:"submit_time,omitempty,omitzero"`
+	Tasks        Uint32NoValStruct `json:"tasks,omitempty,omitzero"`
+	TasksPerNode Uint16NoValStruct `json:"tasks_per_node,omitempty,omitzero"`
+	TimeLimit    Uint32NoValStruct `json:"time_limit,omitempty,omitzero"`
 
 	// TresAllocStr TRES used by the job
 	TresAllocStr string `json:"tres_alloc_str,omitempty,omitzero"`
+
+	// TresPerJob Comma-separated list of TRES=# values to be allocated per job
+	TresPerJob string `json:"tres_per_job,omitempty,omitzero"`
+
+	// TresPerNode Comma-separated list of TRES=# values to be allocated per node
+	TresPerNode string `json:"tres_per_node,omitempty,omitzero"`
+
+	// TresPerSocket Comma-separated list of TRES=# values to be allocated per socket
+	TresPerSocket string `json:"tres_per_socket,omitempty,omitzero"`
+
+	// TresPerTask Comma-separated list of TRES=# values to be allocated per task
+	TresPerTask string `json:"tres_per_task,omitempty,omitzero"`
 
 	// TresReqStr TRES requested by the job
 	TresReqStr string `json:"tres_req_str,omitempty,omitzero"`
@@ -408,6 +444,9 @@ type Node struct {
 	// Cpus Total CPUs, including cores and threads
 	Cpus int64 `json:"cpus,omitempty,omitzero"`
 
+	// EffectiveCpus Number of effective CPUs (excluding specialized CPUs)
+	EffectiveCpus int64 `json:"effective_cpus,omitempty,omitzero"`
+
 	// Extra Arbitrary string used for node filtering if extra constraints are enabled
 	Extra    string            `json:"extra,omitempty,omitzero"`
 	Features CsvString         `json:"features,omitempty,omitzero"`
@@ -420,7 +459,8 @@ type Node struct {
 	GresUsed string `json:"gres_used,omitempty,omitzero"`
 
 	// Hostname NodeHostname
-	Hostname string `json:"hostname,omitempty,omitzero"`
+	Hostname string            `json:"hostname,omitempty,omitzero"`
+	LastBusy Uint64NoValStruct `json:"last_busy,omitempty,omitzero"`
 
 	// Name NodeName
 	Name       string    `json:"name,omitempty,omitzero"`
@@ -442,6 +482,9 @@ type Node struct {
 
 	// Sockets Number of physical processor sockets/chips on the node
 	Sockets int64 `json:"sockets,omitempty,omitzero"`
+
+	// SpecializedMemory Combined memory limit, in MB, for Slurm compute node daemons
+	SpecializedMemory int64 `json:"specialized_memory,omitempty,omitzero"`
 
 	// State Node state(s) applicable to this node
 	State dialect.Strings `json:"state,omitempty,omitzero"`
