@@ -103,6 +103,18 @@ func (t *Token) JwtKey() *corev1.SecretKeySelector {
 	return firstKey(t.Spec.JwtKeyRef, t.Spec.JwtHs256KeyRef)
 }
 
+// WorkloadName is the name of the login pods' Deployment and Service.
+func (l *LoginSet) WorkloadName() string { return l.Name }
+
+// HostKeysName is the name of the Secret with the ssh host keys.
+func (l *LoginSet) HostKeysName() string { return l.Name + "-ssh-host-keys" }
+
+// SshConfigName is the name of the ConfigMap with sshd_config and root's authorized_keys.
+func (l *LoginSet) SshConfigName() string { return l.Name + "-ssh-config" }
+
+// SshConfigName is the name of the ConfigMap with the workers' sshd_config.
+func (n *NodeSet) SshConfigName() string { return n.Name + "-ssh-config" }
+
 func firstKey(keys ...*corev1.SecretKeySelector) *corev1.SecretKeySelector {
 	for _, k := range keys {
 		if k != nil {

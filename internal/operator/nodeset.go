@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -133,10 +134,11 @@ func (r *nodeSetReconciler) withoutController(ctx context.Context, before, n *v1
 	return ctrl.Result{}, act.PatchStatus(ctx, r.Client, before, n)
 }
 
+// hasProblem tells whether a message is among those of the condition Degraded.
 func hasProblem(conditions []metav1.Condition, message string) bool {
 	for _, c := range conditions {
 		if c.Type == v1beta1.ConditionDegraded {
-			return c.Message == message
+			return slices.Contains(strings.Split(c.Message, "\n"), message)
 		}
 	}
 	return false

@@ -97,6 +97,7 @@ func AddToManager(mgr ctrl.Manager, o Options) error {
 		(&accountingReconciler{s}).setup(mgr),
 		(&restApiReconciler{s}).setup(mgr),
 		(&nodeSetReconciler{s, recorder}).setup(mgr, changed),
+		(&loginSetReconciler{s, recorder, newHostKeys()}).setup(mgr),
 		s.setupUnsupported(mgr),
 	)
 }

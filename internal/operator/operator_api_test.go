@@ -60,6 +60,7 @@ func TestAPIServer(t *testing.T) {
 	server.Apply(t, "config", "operator", "operator.yaml")
 	t.Run("schema", s.testSchema)
 	t.Run("example cluster", s.testExample)
+	t.Run("login set", s.testLoginSet)
 	t.Run("manager", s.testManager)
 }
 
@@ -113,6 +114,7 @@ func (s *suite) reconcilers(t *testing.T) (all map[string]reconcile.Reconciler, 
 	return map[string]reconcile.Reconciler{
 		"controller": &controllerReconciler{sh}, "restapi": &restApiReconciler{sh},
 		"accounting": &accountingReconciler{sh}, "nodeset": &nodeSetReconciler{sh, recorder},
+		"loginset": &loginSetReconciler{sh, recorder, newHostKeys()},
 	}, clusters
 }
 
@@ -427,8 +429,8 @@ func (s *suite) testManager(t *testing.T) {
 	s.eventually(t, func() bool {
 		l := &v1beta1.LoginSet{}
 		s.get(t, "crds", "login", l)
-		return len(l.Status.Conditions) == 3 && l.Status.Conditions[0].Reason == v1beta1.ReasonNotSupported
-	}, "a LoginSet says that it isn't supported")
+		return hasProblem(l.Status.Conditions, cluster.NoController(l))
+	}, "a LoginSet says that its Controller is missing")
 	n := &v1beta1.NodeSet{ObjectMeta: metav1.ObjectMeta{Namespace: "slurm", Name: "gpu"},
 		Spec: v1beta1.NodeSetSpec{ControllerRef: corev1.LocalObjectReference{Name: "slurm"}}}
 	s.create(t, n)

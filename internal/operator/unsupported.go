@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"k8s.io/apimachinery/pkg/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -16,15 +15,6 @@ import (
 // setupUnsupported lets the kinds that this version doesn't act on say so themselves.
 func (s *shared) setupUnsupported(mgr ctrl.Manager) error {
 	return errors.Join(
-		ctrl.NewControllerManagedBy(mgr).For(&v1beta1.LoginSet{}).Complete(reconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-			l := &v1beta1.LoginSet{}
-			if found, err := ignoreNotFound(s.Get(ctx, req.NamespacedName, l)); !found {
-				return ctrl.Result{}, err
-			}
-			before := l.DeepCopy()
-			l.Status.Selector = labels.SelectorFromSet(map[string]string{v1beta1.LabelName: v1beta1.NameLogin, v1beta1.LabelInstance: l.Name}).String()
-			return s.unsupported(ctx, before, l, &l.Status.Status, "this version makes no login pods: log in to the pod of slurmctld with kubectl exec instead")
-		})),
 		ctrl.NewControllerManagedBy(mgr).For(&v1beta1.Token{}).Complete(reconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 			k := &v1beta1.Token{}
 			if found, err := ignoreNotFound(s.Get(ctx, req.NamespacedName, k)); !found {
