@@ -17,5 +17,8 @@ for program in bridge bridge-scheduler; do
     tool controller-gen rbac:roleName="slurm-$program" paths="./cmd/$program/..." output:rbac:dir="config/rbac/$program"
 done
 
+# RBAC of the webhook: what it may do in the cluster, and in its own namespace.
+tool controller-gen rbac:roleName=slurm-operator-webhook paths=./cmd/operator-webhook/... output:rbac:dir=config/rbac/operator-webhook
+
 # RBAC of the operator, from the markers in its package.
 tool controller-gen rbac:roleName=slurm-operator paths=./internal/operator/... output:rbac:dir=config/rbac/operator

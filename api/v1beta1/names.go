@@ -62,6 +62,10 @@ const (
 	FeaturePrefix = "k8s/"
 )
 
+// AnnotationAnyOption is "true" on a Controller whose extraConf may hold options that this
+// version doesn't know, for a newer Slurm. Without it slurm.conf stays as it was until they are gone.
+const AnnotationAnyOption = "slinky.slurm.net/any-option"
+
 // Annotations of pod templates: the SHA-256 of what a pod reads, so that a change of it replaces the pod.
 const (
 	AnnotationSlurmKeyHash     = "slinky.slurm.net/slurm-key-hash"
@@ -244,4 +248,8 @@ const (
 	OperatorFieldOwner = "slurm-operator"
 	// OperatorLease is shared with the published operator, so that the two never act at once.
 	OperatorLease = "slurm-operator"
+	// WebhookLease is that of the webhook's replica that keeps the certificate.
+	WebhookLease = "slurm-operator-webhook"
+	// WebhookFieldOwner owns the fields that the webhook applies.
+	WebhookFieldOwner = "slurm-operator-webhook"
 )

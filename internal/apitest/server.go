@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
@@ -70,6 +72,27 @@ func (s *Server) As(namespace, serviceAccount string) *rest.Config {
 		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
 	}
 	return c
+}
+
+// Kubeconfig writes a kubeconfig that acts as a service account, with the rights of nobody
+// else, and returns its path.
+func (s *Server) Kubeconfig(t testing.TB, namespace, serviceAccount string) string {
+	t.Helper()
+	c := s.As(namespace, serviceAccount)
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	err := clientcmd.WriteToFile(clientcmdapi.Config{
+		CurrentContext: "test",
+		Contexts:       map[string]*clientcmdapi.Context{"test": {Cluster: "test", AuthInfo: "test", Namespace: namespace}},
+		Clusters:       map[string]*clientcmdapi.Cluster{"test": {Server: "https://" + strings.TrimPrefix(c.Host, "https://"), CertificateAuthorityData: c.CAData}},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{"test": {
+			ClientCertificateData: c.CertData, ClientKeyData: c.KeyData,
+			Impersonate: c.Impersonate.UserName, ImpersonateGroups: c.Impersonate.Groups,
+		}},
+	}, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 // Apply applies the manifests in a file of the repository, as an administrator.

@@ -69,7 +69,8 @@ func lastValues(text string) map[string]string {
 	return values
 }
 
-// logicalLines joins continued lines and removes comments.
+// logicalLines joins continued lines, into the last of them, and removes comments. There are
+// as many lines as in text.
 func logicalLines(text string) []string {
 	var lines []string
 	var line strings.Builder
@@ -77,6 +78,7 @@ func logicalLines(text string) []string {
 		physical = withoutComment(strings.TrimRight(physical, "\r"))
 		if continues(physical) {
 			line.WriteString(strings.TrimSuffix(physical, `\`))
+			lines = append(lines, "")
 			continue
 		}
 		line.WriteString(physical)

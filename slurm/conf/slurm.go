@@ -69,6 +69,8 @@ type SlurmConf struct {
 	NodeSets                                         []NodeSet
 	// Extra holds a user's own lines.
 	Extra string
+	// AnyOption lets Extra hold options that Slurm 26.05 doesn't know.
+	AnyOption bool
 
 	// External leaves out what the administrator of a slurmctld elsewhere decides.
 	External bool
@@ -98,6 +100,11 @@ func (c SlurmConf) Text() (string, error) {
 	if strings.TrimSpace(c.Extra) != "" {
 		d.Section("EXTRA CONFIG")
 		d.Verbatim("extraConf", c.Extra)
+		if !c.AnyOption {
+			for _, u := range Unreadables(c.Extra) {
+				d.errs = append(d.errs, fmt.Errorf("extraConf, %w", u))
+			}
+		}
 		mergeOptions(&d, shared, c.Extra)
 	}
 	return d.Text()

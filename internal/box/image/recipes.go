@@ -42,7 +42,7 @@ func recipes() []recipe {
 		slurm("slurmctld"), slurm("slurmd"), slurm("slurmrestd"), slurm("slurmdbd"), slurm("login"),
 		{name: "mariadb", ref: registry + "mariadb:debian", parent: "debian"},
 		{name: "pause", ref: Pause, pkg: "./images/pause", user: "65535:65535"},
-		program("operator"), program("bridge-scheduler"), program("bridge"), program("slinky"),
+		program("operator"), program("operator-webhook"), program("bridge-scheduler"), program("bridge"), program("slinky"),
 	}
 }
 

@@ -178,8 +178,10 @@ func TestControllerProblems(t *testing.T) {
 			f.NodeSets[1].Spec.Template.PodSpec = raw(`{"hostname":"a-"}`)
 		}, all,
 			[]string{`NodeSet b is left out of slurm.conf: its name in Slurm, "a", is already that of NodeSet a: change spec.template.spec.hostname`}},
-		"bad extraConf": {func(f *ControllerFacts) { f.Controller.Spec.ExtraConf = "A=b\\" }, "",
+		"bad extraConf": {func(f *ControllerFacts) { f.Controller.Spec.ExtraConf = "KillWait=3\\" }, "",
 			[]string{`slurm.conf can't be written and stays as it was: extraConf: the last line ends with a backslash and would swallow the line after it: remove the backslash`}},
+		"unknown option": {func(f *ControllerFacts) { f.Controller.Spec.ExtraConf = "KillWait=3\nKillWiat=3" }, "",
+			[]string{`slurm.conf can't be written and stays as it was: extraConf, line 2: "KillWiat" is no option of Slurm 26.05; did you mean KillWait?; slurmctld would not start`}},
 		"bad container": {func(f *ControllerFacts) { f.Controller.Spec.Slurmctld = raw(`{"image":1}`) }, base,
 			[]string{`spec.slurmctld: is no valid v1.Container: json: cannot unmarshal number into Go struct field Container.image of type string`}},
 	}

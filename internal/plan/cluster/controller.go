@@ -142,7 +142,8 @@ func (f ControllerFacts) slurmConf(plan *Plan) conf.SlurmConf {
 	out := conf.SlurmConf{
 		ClusterName: c.ClusterName(), ControllerPort: port, ControllerAddress: host,
 		Auth: auth(c.Spec.JwksKeyRef), Metrics: c.Spec.Metrics.Enabled, Extra: c.Spec.ExtraConf,
-		Prolog: f.scripts(c.Spec.PrologScriptRefs), Epilog: f.scripts(c.Spec.EpilogScriptRefs),
+		AnyOption: c.Annotations[v1beta1.AnnotationAnyOption] == "true",
+		Prolog:    f.scripts(c.Spec.PrologScriptRefs), Epilog: f.scripts(c.Spec.EpilogScriptRefs),
 		PrologSlurmctld: f.scripts(c.Spec.PrologSlurmctldScriptRefs), EpilogSlurmctld: f.scripts(c.Spec.EpilogSlurmctldScriptRefs),
 		External: c.Spec.External,
 	}
