@@ -81,6 +81,8 @@ const (
 const (
 	// FinalizerReservation keeps a NodeSet until its Slurm reservation is gone.
 	FinalizerReservation = "nodeset.slinky.slurm.net/reservation"
+	// FinalizerDrain keeps a NodeSet until the jobs on its workers have ended, or its time to drain is over.
+	FinalizerDrain = "nodeset.slinky.slurm.net/drain"
 	// TaintWorker is tolerated by worker pods; its effect is NoExecute.
 	TaintWorker = "nodeset.slinky.slurm.net/worker"
 )
@@ -88,6 +90,9 @@ const (
 // OperatorReasonPrefix begins every Slurm node reason that the operator writes. The
 // operator changes no reason without it.
 const OperatorReasonPrefix = "slurm-operator: "
+
+// ReservationPrefix begins the name of a NodeSet's maintenance reservation in Slurm.
+const ReservationPrefix = "SlurmOperatorMaint-"
 
 // Names of the bridge on pods and nodes.
 const (
@@ -200,6 +205,9 @@ const (
 	EventFailedDaemonPod     = "FailedDaemonPod"
 	EventSucceededDaemonPod  = "SucceededDaemonPod"
 	EventHostnameMismatch    = "HostnameMismatch"
+	EventScheduledUpdate     = "Scheduled Update"
+	EventNodeNotRegistered   = "SlurmNodeNotRegistered"
+	EventRecordPruned        = "DefunctSlurmNodePruned"
 )
 
 // Pod conditions that mirror a Slurm node: exactly one base state, and its flags.

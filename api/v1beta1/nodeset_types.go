@@ -84,6 +84,21 @@ type NodeSetSpec struct {
 	// +default=false
 	PinToNode bool `json:"pinToNode,omitempty"`
 
+	// RegistrationLimit is how many workers at most may be on their way to register in Slurm
+	// at a time. Unset: no limit. A big NodeSet that starts at once keeps slurmctld busy.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	RegistrationLimit *int32 `json:"registrationLimit,omitempty"`
+
+	// DeletionDrainTimeout is how long the jobs on the workers of a deleted NodeSet are waited
+	// for: its Slurm nodes are drained first, and its pods go as their jobs end. Unset: 10m if
+	// jobs run when the NodeSet is deleted. 0s: they aren't waited for.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
+	// +kubebuilder:validation:MaxLength=24
+	DeletionDrainTimeout *metav1.Duration `json:"deletionDrainTimeout,omitempty"`
+
 	// OversubscribeNode allows several workers on one Kubernetes node.
 	// +optional
 	// +default=false

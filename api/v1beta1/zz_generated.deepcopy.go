@@ -579,6 +579,16 @@ func (in *NodeSetSpec) DeepCopyInto(out *NodeSetSpec) {
 		*out = new(int32)
 		**out = **in
 	}
+	if in.RegistrationLimit != nil {
+		in, out := &in.RegistrationLimit, &out.RegistrationLimit
+		*out = new(int32)
+		**out = **in
+	}
+	if in.DeletionDrainTimeout != nil {
+		in, out := &in.DeletionDrainTimeout, &out.DeletionDrainTimeout
+		*out = new(metav1.Duration)
+		**out = **in
+	}
 	in.Slurmd.DeepCopyInto(&out.Slurmd)
 	in.LogFile.DeepCopyInto(&out.LogFile)
 	in.Template.DeepCopyInto(&out.Template)

@@ -139,6 +139,10 @@ type View struct {
 	Slurm slurm.Nodes
 	// Refresh reads one node again. It returns false if Slurm doesn't know the node.
 	Refresh func(ctx context.Context, node string) (slurm.Node, bool, error)
+	// JobsOn returns the jobs that hold a node.
+	JobsOn func(node string) []slurm.Job
+	// Reservations reads and writes the cluster's reservations; nil where they can't be.
+	Reservations slurm.Reservations
 }
 
 // View returns what is known about a cluster, no older than maxAge.
@@ -149,7 +153,10 @@ func (c *Clusters) View(name types.NamespacedName, maxAge time.Duration) View {
 	if k == nil {
 		return View{Why: "no RestApi of this cluster is known, or its JWT key is missing"}
 	}
-	v := View{Slurm: k.client, Refresh: k.refresh}
+	v := View{Slurm: k.client, Refresh: k.refresh, JobsOn: k.cache.JobsOnNode}
+	if r, ok := k.client.(slurm.Reservations); ok {
+		v.Reservations = r
+	}
 	if err := k.cache.Fresh(maxAge); err != nil {
 		v.Why = "slurmrestd at " + k.url + " gives no current answer: " + k.why()
 		return v

@@ -2,11 +2,15 @@ package operator
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
@@ -14,6 +18,7 @@ import (
 	"github.com/slinky-hpc/slinky/internal/plan/nodeset"
 	"github.com/slinky-hpc/slinky/internal/plan/workernode"
 	"github.com/slinky-hpc/slinky/slurm"
+	"github.com/slinky-hpc/slinky/slurm/hostlist"
 )
 
 // carrier carries out the steps of one NodeSet's plan.
@@ -21,25 +26,66 @@ type carrier struct {
 	*nodeSetReconciler
 	set  *v1beta1.NodeSet
 	view observe.View
+
+	mu sync.Mutex
 	// refused are changes that Slurm will not take until a person corrects something.
 	refused []string
+	told    map[news][]string
 }
+
+// news is what is told about several pods or nodes in one event.
+type news struct{ event, kind, verb, reason string }
 
 // carryOut does all steps that it can; one that fails keeps none of the others waiting.
 func (c *carrier) carryOut(ctx context.Context, steps []nodeset.Step) error {
-	var errs []error
+	var first, create, others []nodeset.Step
+	claims := map[string][]nodeset.Step{}
 	for _, s := range steps {
-		if err := c.step(ctx, s); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", s, err))
+		switch s.Action {
+		case nodeset.CreateRevision, nodeset.UpdateRevision, nodeset.DeleteRevision,
+			nodeset.CreateReservation, nodeset.UpdateReservation, nodeset.DeleteReservation:
+			first = append(first, s)
+		case nodeset.CreateClaim:
+			claims[s.Slot] = append(claims[s.Slot], s)
+		case nodeset.CreatePod:
+			create = append(create, s)
+		case nodeset.Wait:
+		default:
+			others = append(others, s)
 		}
 	}
+	var errs []error
+	for _, s := range first {
+		errs = append(errs, c.try(ctx, s))
+	}
+	errs = append(errs, atOnce(ctx, len(others), func(i int) error { return c.try(ctx, others[i]) })...)
+	errs = append(errs, slowly(ctx, len(create), func(i int) error {
+		slot := create[i].Slot
+		for _, s := range append(claims[slot], create[i]) {
+			if err := c.try(ctx, s); err != nil {
+				c.failures.add(c.set.UID, slot, c.now())
+				return err
+			}
+		}
+		return nil
+	})...)
+	c.tell()
 	return errors.Join(errs...)
+}
+
+func (c *carrier) try(ctx context.Context, s nodeset.Step) error {
+	if err := c.step(ctx, s); err != nil {
+		return fmt.Errorf("%s: %w", s, err)
+	}
+	return nil
 }
 
 func (c *carrier) step(ctx context.Context, s nodeset.Step) error {
 	switch s.Action {
 	case nodeset.CreateClaim:
 		return ignoreExists(c.Create(ctx, s.Claim))
+	case nodeset.OwnClaim:
+		return c.own(ctx, s)
 	case nodeset.CreatePod:
 		return c.create(ctx, s)
 	case nodeset.DeletePod:
@@ -52,6 +98,10 @@ func (c *carrier) step(ctx context.Context, s nodeset.Step) error {
 		return c.mirror(ctx, s)
 	case nodeset.Forget:
 		return c.forget(ctx, s)
+	case nodeset.CreateRevision, nodeset.UpdateRevision, nodeset.DeleteRevision:
+		return c.revise(ctx, s)
+	case nodeset.CreateReservation, nodeset.UpdateReservation, nodeset.DeleteReservation:
+		return c.reserve(ctx, s)
 	}
 	return nil
 }
@@ -60,7 +110,8 @@ func (c *carrier) create(ctx context.Context, s nodeset.Step) error {
 	err := c.Create(ctx, s.Pod)
 	switch {
 	case err == nil:
-		c.recorder.Eventf(c.set, s.Pod, corev1.EventTypeNormal, v1beta1.EventScalingUp, "Create", "Created worker %s: %s", s.Pod.Name, s.Reason)
+		c.written.Made(s.Pod, c.now())
+		c.note(news{s.Event, "worker", "Created", s.Reason}, s.Pod.Name)
 		return nil
 	case apierrors.IsAlreadyExists(err):
 		return c.whoseIsIt(ctx, s.Pod)
@@ -87,36 +138,88 @@ func (c *carrier) whoseIsIt(ctx context.Context, pod *corev1.Pod) error {
 // delete removes exactly the pod that was planned for. Where its Slurm node has to be
 // drained first, Slurm is asked once more.
 func (c *carrier) delete(ctx context.Context, s nodeset.Step) error {
-	if s.Node != "" {
+	if s.Node != "" && !s.Force {
 		node, known, err := c.view.Refresh(ctx, s.Node)
 		if err != nil {
 			return fmt.Errorf("ask Slurm again about node %s: %w", s.Node, err)
 		}
-		if known && (!node.States.Has(slurm.NodeDrain) || node.States.HasAny(slurm.NodeAllocated, slurm.NodeMixed, slurm.NodeCompleting)) {
+		if known && (!workernode.Draining(node) || workernode.Busy(node)) {
 			return nil
 		}
 	}
 	err := c.Delete(ctx, s.Pod, client.Preconditions{UID: &s.Pod.UID})
-	if err == nil {
-		c.recorder.Eventf(c.set, s.Pod, corev1.EventTypeNormal, v1beta1.EventScalingDown, "Delete", "Deleted worker %s: %s", s.Pod.Name, s.Reason)
+	if err != nil {
+		return ignoreOther(err)
 	}
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil
+	c.written.Deleted(s.Pod.UID, c.now())
+	event := s.Event
+	if event == "" {
+		event = v1beta1.EventScalingDown
 	}
-	return err
+	c.note(news{event, "worker", "Deleted", s.Reason}, s.Pod.Name)
+	if s.Failed {
+		c.failures.add(c.set.UID, s.Slot, c.now())
+	}
+	return nil
 }
 
-// forget deletes a record, if it is still one that the operator took out of service.
+// own changes with whom a claim goes.
+func (c *carrier) own(ctx context.Context, s nodeset.Step) error {
+	owners := s.Claim.OwnerReferences
+	if owners == nil {
+		owners = []metav1.OwnerReference{}
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": s.Claim.UID, "resourceVersion": s.Claim.ResourceVersion, "ownerReferences": owners}})
+	if err != nil {
+		return err
+	}
+	return ignoreOther(c.Patch(ctx, s.Claim, client.RawPatch(types.MergePatchType, patch)))
+}
+
+// forget deletes a record, if it still is one whose worker is gone for good.
 func (c *carrier) forget(ctx context.Context, s nodeset.Step) error {
 	node, known, err := c.view.Refresh(ctx, s.Node)
-	if err != nil || !known || !workernode.OwnsReason(node.Reason) || !node.States.Has(slurm.NodeDrain) {
+	if err != nil || !known {
 		return err
+	}
+	mark, _ := workernode.MarkOf(node)
+	removed := workernode.OwnsReason(node.Reason) && workernode.Draining(node)
+	lost := mark.NodeSetUID == string(c.set.UID) && node.States.Has(slurm.NodeDown, slurm.NodeNotResponding)
+	if workernode.Busy(node) || !removed && !lost {
+		return nil
 	}
 	if err := c.view.Slurm.DeleteNode(ctx, s.Node); err != nil {
 		return err
 	}
+	c.note(news{s.Event, "Slurm's record of node", "Deleted", s.Reason}, s.Node)
 	_, _, err = c.view.Refresh(ctx, s.Node)
 	return err
+}
+
+// note remembers what happened until tell.
+func (c *carrier) note(n news, name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.told == nil {
+		c.told = map[news][]string{}
+	}
+	c.told[n] = append(c.told[n], name)
+}
+
+// tell makes one event of what happened to many for the same reason.
+func (c *carrier) tell() {
+	for n, names := range c.told {
+		kind := corev1.EventTypeNormal
+		if n.event == v1beta1.EventFailedDaemonPod || n.event == v1beta1.EventNodeNotRegistered {
+			kind = corev1.EventTypeWarning
+		}
+		plural := ""
+		if len(names) > 1 {
+			plural = "s"
+		}
+		c.recorder.Eventf(c.set, nil, kind, n.event, "Reconcile", "%s %s%s %s: %s", n.verb, n.kind, plural, hostlist.Compress(names), n.reason)
+	}
 }
 
 func ignoreExists(err error) error {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
 	"github.com/slinky-hpc/slinky/internal/act"
+	"github.com/slinky-hpc/slinky/internal/observe"
 	"github.com/slinky-hpc/slinky/internal/plan/nodeset"
 )
 
@@ -31,11 +32,25 @@ const slurmAge = 20 * time.Second
 type nodeSetReconciler struct {
 	*shared
 	recorder events.EventRecorder
+	written  observe.Written
+	failures failures
 }
+
+// fieldNodeName is the index of pods by the node that they are on.
+const fieldNodeName = "spec.nodeName"
 
 func (r *nodeSetReconciler) setup(mgr ctrl.Manager, slurmChanged chan event.GenericEvent) error {
 	ofController := func(ctx context.Context, o client.Object) ([]types.NamespacedName, error) {
 		return r.find(ctx, o.GetNamespace(), func(n *v1beta1.NodeSet) bool { return n.Spec.ControllerRef.Name == o.GetName() })
+	}
+	err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.Pod{}, fieldNodeName, func(o client.Object) []string {
+		if pod, ok := o.(*corev1.Pod); ok && pod.Spec.NodeName != "" && pod.Labels[v1beta1.LabelName] == v1beta1.NameSlurmd {
+			return []string{pod.Spec.NodeName}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("index pods by node: %w", err)
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&v1beta1.NodeSet{}).
@@ -61,16 +76,20 @@ func (r *nodeSetReconciler) find(ctx context.Context, namespace string, match fu
 	return out, nil
 }
 
-// onNode finds the NodeSets with a pod on a Kubernetes node.
+// onNode finds the NodeSets that a Kubernetes node matters to: those with a pod on it, and
+// those that want one on every node that fits.
 func (r *nodeSetReconciler) onNode(ctx context.Context, o client.Object) ([]types.NamespacedName, error) {
 	var pods corev1.PodList
-	if err := r.List(ctx, &pods, client.MatchingLabels{v1beta1.LabelName: v1beta1.NameSlurmd}); err != nil {
-		return nil, fmt.Errorf("list worker pods: %w", err)
+	if err := r.List(ctx, &pods, client.MatchingFields{fieldNodeName: o.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list worker pods on %s: %w", o.GetName(), err)
 	}
-	var out []types.NamespacedName
+	out, err := r.find(ctx, "", func(n *v1beta1.NodeSet) bool { return n.Spec.ScalingMode == v1beta1.ScalingModeDaemonSet })
+	if err != nil {
+		return nil, err
+	}
 	for i := range pods.Items {
 		owner := metav1.GetControllerOf(&pods.Items[i])
-		if pods.Items[i].Spec.NodeName == o.GetName() && owner != nil && owner.Kind == v1beta1.KindNodeSet {
+		if owner != nil && owner.Kind == v1beta1.KindNodeSet {
 			out = append(out, types.NamespacedName{Namespace: pods.Items[i].Namespace, Name: owner.Name})
 		}
 	}
@@ -81,13 +100,14 @@ func (r *nodeSetReconciler) onNode(ctx context.Context, o client.Object) ([]type
 func (r *nodeSetReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	n := &v1beta1.NodeSet{}
 	found, err := ignoreNotFound(r.Get(ctx, req.NamespacedName, n))
-	if !found || n.DeletionTimestamp != nil {
-		// The pods belong to the NodeSet: Kubernetes removes them with it.
+	if !found {
 		return ctrl.Result{}, err
 	}
 	n.SetGroupVersionKind(v1beta1.GroupVersion.WithKind(v1beta1.KindNodeSet))
-	before := n.DeepCopy()
-
+	if n.DeletionTimestamp != nil && !slices.ContainsFunc(finalizersOf(), func(f string) bool { return slices.Contains(n.Finalizers, f) }) {
+		r.failures.forget(n.UID)
+		return ctrl.Result{}, nil // its pods go with it
+	}
 	c := &v1beta1.Controller{}
 	key := types.NamespacedName{Namespace: n.Namespace, Name: n.Spec.ControllerRef.Name}
 	found, err = ignoreNotFound(r.Get(ctx, key, c))
@@ -95,15 +115,18 @@ func (r *nodeSetReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 		return ctrl.Result{}, fmt.Errorf("read Controller %s: %w", key, err)
 	}
 	if !found {
-		return r.withoutController(ctx, before, n)
+		return r.withoutController(ctx, n)
 	}
 	view := r.clusters.View(key, slurmAge)
-	facts, err := r.observe(ctx, n, c)
+	facts, err := r.observe(ctx, n, c, view)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	facts.Slurm = nodeset.SlurmFacts{Known: view.Known, Why: view.Why, Nodes: view.Nodes}
 	plan := nodeset.Make(facts)
+	if err := r.addFinalizers(ctx, n, plan.Finalizers); err != nil {
+		return ctrl.Result{}, err
+	}
+	before := n.DeepCopy()
 	carrier := &carrier{nodeSetReconciler: r, set: n, view: view}
 	err = carrier.carryOut(ctx, plan.Steps)
 	for _, refused := range carrier.refused {
@@ -113,7 +136,7 @@ func (r *nodeSetReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	n.Status = plan.Status
 	report := reportOn(plan, view.Known, view.Why, err)
 	report.conditions(&n.Status.Conditions, n.Generation)
-	out, err := result(err, act.PatchStatus(ctx, r.Client, before, n))
+	out, err := result(err, act.PatchStatus(ctx, r.Client, before, n), r.keepFinalizers(ctx, n, plan.Finalizers))
 	out.RequeueAfter = plan.Again
 	return out, err
 }
@@ -122,7 +145,12 @@ func (r *nodeSetReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 // until that is worth a warning.
 const patience = 10 * time.Second
 
-func (r *nodeSetReconciler) withoutController(ctx context.Context, before, n *v1beta1.NodeSet) (ctrl.Result, error) {
+func (r *nodeSetReconciler) withoutController(ctx context.Context, n *v1beta1.NodeSet) (ctrl.Result, error) {
+	if n.DeletionTimestamp != nil {
+		// With its cluster everything is gone that a deletion would wait for.
+		return result(r.keepFinalizers(ctx, n, nil))
+	}
+	before := n.DeepCopy()
 	message := fmt.Sprintf("spec.controllerRef: there is no Controller %q in namespace %s: create it", n.Spec.ControllerRef.Name, n.Namespace)
 	if left := n.CreationTimestamp.Add(patience).Sub(r.now()); left > 0 {
 		return ctrl.Result{RequeueAfter: left}, nil
@@ -142,39 +170,6 @@ func hasProblem(conditions []metav1.Condition, message string) bool {
 		}
 	}
 	return false
-}
-
-func (r *nodeSetReconciler) observe(ctx context.Context, n *v1beta1.NodeSet, c *v1beta1.Controller) (nodeset.Facts, error) {
-	facts := nodeset.Facts{
-		NodeSet: n, Controller: c, Now: r.now(), Image: r.Images.Slurmd, ClusterDomain: r.ClusterDomain,
-		Claims: map[string]bool{}, Nodes: map[string]*corev1.Node{}, NodeConditions: r.NodeConditions,
-	}
-	selector := client.MatchingLabels(nodeset.Selector(n.Name))
-	var pods corev1.PodList
-	if err := r.List(ctx, &pods, client.InNamespace(n.Namespace), selector); err != nil {
-		return facts, fmt.Errorf("list pods of NodeSet %s/%s: %w", n.Namespace, n.Name, err)
-	}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if !metav1.IsControlledBy(pod, n) {
-			continue
-		}
-		facts.Pods = append(facts.Pods, *pod)
-		if err := r.kubeNode(ctx, pod.Spec.NodeName, facts.Nodes); err != nil {
-			return facts, err
-		}
-	}
-	if len(n.Spec.VolumeClaimTemplates) == 0 {
-		return facts, nil
-	}
-	var claims corev1.PersistentVolumeClaimList
-	if err := r.List(ctx, &claims, client.InNamespace(n.Namespace), selector); err != nil {
-		return facts, fmt.Errorf("list claims of NodeSet %s/%s: %w", n.Namespace, n.Name, err)
-	}
-	for _, claim := range claims.Items {
-		facts.Claims[claim.Name] = true
-	}
-	return facts, nil
 }
 
 func reportOn(plan nodeset.Plan, slurmKnown bool, why string, err error) report {

@@ -32,7 +32,9 @@ import (
 // +kubebuilder:rbac:groups="",resources=secrets;configmaps;services,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
-// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;create
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=apps,resources=controllerrevisions,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=slinky.slurm.net,resources=nodesets,verbs=patch
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps,resources=statefulsets;deployments,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch
@@ -96,7 +98,7 @@ func AddToManager(mgr ctrl.Manager, o Options) error {
 		(&controllerReconciler{s}).setup(mgr),
 		(&accountingReconciler{s}).setup(mgr),
 		(&restApiReconciler{s}).setup(mgr),
-		(&nodeSetReconciler{s, recorder}).setup(mgr, changed),
+		(&nodeSetReconciler{shared: s, recorder: recorder}).setup(mgr, changed),
 		(&loginSetReconciler{s, recorder, newHostKeys()}).setup(mgr),
 		s.setupUnsupported(mgr),
 	)

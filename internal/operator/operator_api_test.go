@@ -113,7 +113,7 @@ func (s *suite) reconcilers(t *testing.T) (all map[string]reconcile.Reconciler, 
 	}
 	return map[string]reconcile.Reconciler{
 		"controller": &controllerReconciler{sh}, "restapi": &restApiReconciler{sh},
-		"accounting": &accountingReconciler{sh}, "nodeset": &nodeSetReconciler{sh, recorder},
+		"accounting": &accountingReconciler{sh}, "nodeset": &nodeSetReconciler{shared: sh, recorder: recorder},
 		"loginset": &loginSetReconciler{sh, recorder, newHostKeys()},
 	}, clusters
 }

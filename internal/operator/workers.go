@@ -34,6 +34,8 @@ func (c *carrier) update(ctx context.Context, s nodeset.Step) error {
 	}
 	err := c.view.Slurm.UpdateNode(ctx, s.Node, u.Change)
 	if u.Blame != "" && errors.Is(err, slurm.ErrInvalid) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		c.refused = append(c.refused, fmt.Sprintf("%s: %v", u.Blame, err))
 		return nil
 	}
@@ -106,20 +108,4 @@ func ignoreOther(err error) error {
 		return nil
 	}
 	return err
-}
-
-// kubeNode adds a Kubernetes node to out. One that isn't there is left out.
-func (r *nodeSetReconciler) kubeNode(ctx context.Context, name string, out map[string]*corev1.Node) error {
-	if _, seen := out[name]; seen || name == "" {
-		return nil
-	}
-	node := &corev1.Node{}
-	found, err := ignoreNotFound(r.Get(ctx, types.NamespacedName{Name: name}, node))
-	if err != nil {
-		return fmt.Errorf("read Kubernetes node %s: %w", name, err)
-	}
-	if found {
-		out[name] = node
-	}
-	return nil
 }

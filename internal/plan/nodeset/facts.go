@@ -6,6 +6,7 @@ package nodeset
 import (
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
@@ -19,14 +20,19 @@ type Facts struct {
 	Controller *v1beta1.Controller
 	// Pods are the NodeSet's own, in any order.
 	Pods []corev1.Pod
-	// Claims are the names of the PersistentVolumeClaims that exist.
-	Claims map[string]bool
-	// Nodes are the Kubernetes nodes under the pods, by name.
+	// Claims are the NodeSet's PersistentVolumeClaims, by name.
+	Claims map[string]*corev1.PersistentVolumeClaim
+	// Revisions are the NodeSet's own, in any order.
+	Revisions []appsv1.ControllerRevision
+	// Nodes are the Kubernetes nodes by name: all of them in DaemonSet mode, else at
+	// least those that pods are on or are pinned to.
 	Nodes map[string]*corev1.Node
 	// NodeConditions are the types of Kubernetes node conditions that explain a cordon.
 	NodeConditions []string
-	Slurm          SlurmFacts
-	Now            time.Time
+	// NotBefore is when a slot is served again after something failed there.
+	NotBefore map[string]time.Time
+	Slurm     SlurmFacts
+	Now       time.Time
 
 	// Image is slurmd's where the NodeSet names none.
 	Image string
@@ -41,6 +47,12 @@ type SlurmFacts struct {
 	// Why there is no answer.
 	Why   string
 	Nodes map[string]slurm.Node
+	// Deadlines are when the last of a node's running jobs must have ended. Nodes without
+	// running jobs have none.
+	Deadlines map[string]time.Time
+	// ReservationKnown tells whether Reservation is an answer; it is nil where Slurm has none.
+	ReservationKnown bool
+	Reservation      *slurm.Reservation
 }
 
 // busy tells whether jobs use the node, or may: an unknown node does.

@@ -2,6 +2,7 @@ package nodeset
 
 import (
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"math"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
@@ -21,30 +23,26 @@ import (
 
 const volumeEtc = "slurm-etc"
 
-// pod is the worker with an ordinal.
-func (p *planner) pod(ordinal int, claims map[string]*corev1.PersistentVolumeClaim) (*corev1.Pod, error) {
+// base is what the NodeSet's pods have in common.
+func (p *planner) base() (*corev1.Pod, error) {
 	n := p.NodeSet
-	index := fmt.Sprintf("%0*d", n.Spec.OrdinalPadding, ordinal)
-	name := n.Name + "-" + index
-	hostname, err := p.hostname(name, index)
+	spec, err := p.podSpec()
 	if err != nil {
 		return nil, err
 	}
-	spec, err := p.podSpec(hostname, claims)
-	if err != nil {
-		return nil, err
+	mode := v1beta1.ScalingModeStatefulSet
+	if p.daemon() {
+		mode = v1beta1.ScalingModeDaemonSet
 	}
 	labels, annotations := overlay.Metadata(n, n.Spec.Template.Metadata, map[string]string{
 		v1beta1.LabelName: v1beta1.NameSlurmd, v1beta1.LabelInstance: n.Name, v1beta1.LabelComponent: v1beta1.ComponentWorker,
-		v1beta1.LabelCluster: p.Controller.Name, v1beta1.LabelRevisionHash: p.hash,
-		v1beta1.LabelNodeSetPodName: name, v1beta1.LabelNodeSetPodIndex: index,
-		v1beta1.LabelNodeSetPodHostname: hostname, v1beta1.LabelNodeSetScalingMode: string(v1beta1.ScalingModeStatefulSet),
+		v1beta1.LabelCluster: p.Controller.Name, v1beta1.LabelRevisionHash: p.hash, v1beta1.LabelNodeSetScalingMode: string(mode),
 	}, map[string]string{v1beta1.AnnotationDefaultContainer: v1beta1.NameSlurmd})
 	yes := true
 	return &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: n.Namespace, Labels: labels, Annotations: annotations,
+			Namespace: n.Namespace, Labels: labels, Annotations: annotations,
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: v1beta1.GroupVersion.String(), Kind: v1beta1.KindNodeSet, Name: n.Name, UID: n.UID,
 				Controller: &yes, BlockOwnerDeletion: &yes,
@@ -54,15 +52,65 @@ func (p *planner) pod(ordinal int, claims map[string]*corev1.PersistentVolumeCla
 	}, nil
 }
 
-// hostname is also the node's name in Slurm.
-func (p *planner) hostname(podName, index string) (string, error) {
-	prefix, err := p.NodeSet.HostnamePrefix()
-	if err != nil {
-		return "", err
+// instance is the pod of a slot.
+func (p *planner) instance(base *corev1.Pod, slot, hostname string, claims map[string]*corev1.PersistentVolumeClaim) *corev1.Pod {
+	pod := base.DeepCopy()
+	pod.Name = p.podName(slot)
+	pod.Labels[v1beta1.LabelNodeSetPodName] = pod.Name
+	pod.Labels[v1beta1.LabelNodeSetPodHostname] = hostname
+	pod.Spec.Hostname = hostname
+	if p.daemon() {
+		onNode(&pod.Spec, slot)
+		if p.places[slot].cordoned {
+			pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{
+				Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule})
+		}
+	} else {
+		pod.Labels[v1beta1.LabelNodeSetPodIndex] = p.index(slot)
+		if node := p.pinned()[slot]; node != "" {
+			onNode(&pod.Spec, node)
+		}
 	}
-	hostname, field := podName, "metadata.name"
-	if prefix != "" {
-		hostname, field = prefix+index, "spec.template.spec.hostname"
+	useClaims(&pod.Spec, claims)
+	return pod
+}
+
+// useClaims adds the volumes of claims, each with the name of its template. They come before
+// a user's of the same name, whose volume they stand for.
+func useClaims(spec *corev1.PodSpec, claims map[string]*corev1.PersistentVolumeClaim) {
+	for _, template := range slices.Sorted(maps.Keys(claims)) {
+		spec.Volumes = slices.DeleteFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == template })
+		spec.Volumes = append(spec.Volumes, corev1.Volume{Name: template, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claims[template].Name}}})
+	}
+}
+
+// podName is the name of the pod in a slot. In DaemonSet mode it is as good as a generated
+// one, but always the same for a Kubernetes node: a pod can't be made twice.
+func (p *planner) podName(slot string) string {
+	if !p.daemon() {
+		return p.NodeSet.Name + "-" + p.index(slot)
+	}
+	sum := fnv.New64a()
+	sum.Write([]byte(slot))
+	suffix := rand.SafeEncodeString(strconv.FormatUint(sum.Sum64(), 36))
+	return p.NodeSet.Name + "-" + suffix
+}
+
+// index is an ordinal with as many digits as the NodeSet asks for.
+func (p *planner) index(slot string) string {
+	return strings.Repeat("0", max(0, p.NodeSet.Spec.OrdinalPadding-len(slot))) + slot
+}
+
+// hostnameIn is the host name of a slot's pod, and the node's name in Slurm.
+func (p *planner) hostnameIn(slot string) (string, error) {
+	hostname, field := p.podName(slot), "metadata.name"
+	if p.daemon() {
+		hostname, field = p.places[slot].hostname, "scalingMode DaemonSet: Kubernetes node "+slot
+	} else if prefix, err := p.NodeSet.HostnamePrefix(); err != nil {
+		return "", err
+	} else if prefix != "" {
+		hostname, field = prefix+p.index(slot), "spec.template.spec.hostname"
 	}
 	if problems := validation.IsDNS1123Label(hostname); len(problems) > 0 {
 		return "", fmt.Errorf("%s gives the host name %q: %s", field, hostname, strings.Join(problems, "; "))
@@ -70,8 +118,16 @@ func (p *planner) hostname(podName, index string) (string, error) {
 	return hostname, nil
 }
 
-func (p *planner) podSpec(hostname string, claims map[string]*corev1.PersistentVolumeClaim) (corev1.PodSpec, error) {
-	main, err := p.slurmd(hostname)
+// claimSuffix ends the names of a slot's claims.
+func (p *planner) claimSuffix(slot, hostname string) string {
+	if p.daemon() {
+		return hostname
+	}
+	return p.index(slot)
+}
+
+func (p *planner) podSpec() (corev1.PodSpec, error) {
+	main, err := p.slurmd()
 	if err != nil {
 		return corev1.PodSpec{}, err
 	}
@@ -83,13 +139,12 @@ func (p *planner) podSpec(hostname string, claims map[string]*corev1.PersistentV
 	base := corev1.PodSpec{
 		AutomountServiceAccountToken: &no,
 		EnableServiceLinks:           &no,
-		Hostname:                     hostname,
 		Subdomain:                    p.Controller.WorkersServiceName(),
 		DNSConfig:                    &corev1.PodDNSConfig{Searches: []string{p.workersDomain()}},
 		Tolerations:                  []corev1.Toleration{{Key: v1beta1.TaintWorker, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}},
 		InitContainers:               []corev1.Container{logfile},
 		Containers:                   []corev1.Container{main},
-		Volumes:                      p.volumes(claims),
+		Volumes:                      p.volumes(),
 	}
 	if !p.NodeSet.Spec.OversubscribeNode {
 		base.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
@@ -103,7 +158,7 @@ func (p *planner) podSpec(hostname string, claims map[string]*corev1.PersistentV
 	if err != nil {
 		return spec, fmt.Errorf("template.spec: %w", err)
 	}
-	spec.Hostname = hostname
+	spec.Hostname = ""
 	setLimits(&spec)
 	return spec, nil
 }
@@ -113,7 +168,7 @@ func (p *planner) workersDomain() string {
 	return p.Controller.WorkersServiceName() + "." + p.NodeSet.Namespace + ".svc." + p.ClusterDomain
 }
 
-func (p *planner) volumes(claims map[string]*corev1.PersistentVolumeClaim) []corev1.Volume {
+func (p *planner) volumes() []corev1.Volume {
 	mode := int32(0o600)
 	var sources []corev1.VolumeProjection
 	if ref := p.Controller.Spec.SlurmKeyRef; ref != nil {
@@ -125,14 +180,10 @@ func (p *planner) volumes(claims map[string]*corev1.PersistentVolumeClaim) []cor
 		{Name: volumeEtc, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{DefaultMode: &mode, Sources: sources}}},
 		{Name: sidecar.VolumeLog, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}},
 	}
-	for _, template := range slices.Sorted(maps.Keys(claims)) {
-		volumes = append(volumes, corev1.Volume{Name: template, VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claims[template].Name}}})
-	}
 	return volumes
 }
 
-func (p *planner) slurmd(hostname string) (corev1.Container, error) {
+func (p *planner) slurmd() (corev1.Container, error) {
 	line, err := p.nodeConf()
 	if err != nil {
 		return corev1.Container{}, err
@@ -152,7 +203,7 @@ func (p *planner) slurmd(hostname string) (corev1.Container, error) {
 		SecurityContext: &corev1.SecurityContext{Privileged: &yes, Capabilities: &corev1.Capabilities{
 			Add: []corev1.Capability{"BPF", "NET_ADMIN", "SYS_ADMIN", "SYS_NICE"}}},
 		Lifecycle: &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{
-			"scontrol", "update", "nodename=" + hostname, "state=down", "reason=" + v1beta1.OperatorReasonPrefix + "Pod is terminating"}}}},
+			"sh", "-c", "exec scontrol update nodename=$(uname -n) state=down reason='" + v1beta1.OperatorReasonPrefix + "Pod is terminating'"}}}},
 		VolumeMounts: []corev1.VolumeMount{
 			{Name: volumeEtc, MountPath: conf.Dir, ReadOnly: true}, {Name: sidecar.VolumeLog, MountPath: conf.LogDir},
 		},

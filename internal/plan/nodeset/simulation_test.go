@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -174,6 +175,9 @@ func (w *world) carryOut(plan Plan) {
 		if s.Pod != nil {
 			on = string(s.Action) + s.Pod.Name
 		}
+		if s.Revision != nil {
+			on = "revision " + s.Revision.Name
+		}
 		if seen[on] {
 			w.fail("step twice: %s", s)
 		}
@@ -204,6 +208,16 @@ func (w *world) carryOut(plan Plan) {
 			merge(w.pods[s.Pod.Name].Annotations, s.Side.Annotations)
 		case Mirror:
 			w.mirror(s)
+		case CreateRevision:
+			w.facts.Revisions = append(w.facts.Revisions, *s.Revision)
+		case UpdateRevision:
+			for i := range w.facts.Revisions {
+				if w.facts.Revisions[i].Name == s.Revision.Name {
+					w.facts.Revisions[i].Revision = s.Revision.Revision
+				}
+			}
+		case DeleteRevision:
+			w.facts.Revisions = slices.DeleteFunc(w.facts.Revisions, func(r appsv1.ControllerRevision) bool { return r.Name == s.Revision.Name })
 		}
 	}
 }
@@ -287,6 +301,7 @@ func (w *world) settle() {
 		w.kubelet(slices.Sorted(maps.Keys(w.pods)))
 	}
 	plan := w.round()
+	w.facts.NodeSet.Status = plan.Status
 	if len(plan.Steps) > 0 {
 		w.fail("never settles: %v", plan.Steps)
 	}

@@ -1,9 +1,6 @@
 package nodeset
 
 import (
-	"time"
-
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
@@ -17,17 +14,13 @@ func (p *planner) status() {
 	s := v1beta1.NodeSetStatus{
 		Desired: p.desired(), ObservedGeneration: p.NodeSet.Generation, NodeSetHash: p.hash,
 		Selector:       labels.SelectorFromSet(Selector(p.NodeSet.Name)).String(),
-		CollisionCount: old.CollisionCount, OrdinalToNode: old.OrdinalToNode, Status: old.Status,
+		CollisionCount: p.collisions, OrdinalToNode: p.ordinalToNode(), Status: old.Status,
 		SlurmIdle: old.SlurmIdle, SlurmAllocated: old.SlurmAllocated, SlurmDown: old.SlurmDown, SlurmDrain: old.SlurmDrain,
 	}
 	if s.NodeSetHash == "" {
 		s.NodeSetHash = old.NodeSetHash
 	}
-	for i := range p.Pods {
-		if _, ok := ordinalOf(p.NodeSet.Name, p.Pods[i].Name); ok {
-			s.Replicas++
-		}
-	}
+	s.Replicas = int32(len(p.Pods))
 	for _, w := range p.live {
 		if !w.old {
 			s.UpdatedReplicas++
@@ -43,25 +36,13 @@ func (p *planner) status() {
 	if p.Slurm.Known {
 		p.countSlurm(&s)
 	}
+	s.Conditions = p.reservationCondition(s.Conditions)
 	p.plan.Status = s
-}
-
-func (p *planner) available(pod *corev1.Pod) bool {
-	wait := time.Duration(p.NodeSet.Spec.MinReadySeconds) * time.Second
-	if wait == 0 {
-		return true
-	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return !c.LastTransitionTime.Add(wait).After(p.Now)
-		}
-	}
-	return false
 }
 
 func (p *planner) countSlurm(s *v1beta1.NodeSetStatus) {
 	s.SlurmIdle, s.SlurmAllocated, s.SlurmDown, s.SlurmDrain = 0, 0, 0, 0
-	for _, w := range p.live {
+	for _, w := range p.workers() {
 		states := p.Slurm.Nodes[w.node].States
 		switch {
 		case states.HasAny(slurm.NodeAllocated, slurm.NodeMixed):

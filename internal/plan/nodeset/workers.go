@@ -9,21 +9,21 @@ import (
 
 // keepInStep keeps each worker's pod and Slurm node in step with each other. A pod that is
 // deleted in this plan is not written to as well.
-func (p *planner) keepInStep(condemned map[string]string) {
+func (p *planner) keepInStep(condemned map[string]doom) {
 	deleted := map[string]bool{}
 	for _, s := range p.plan.Steps {
 		if s.Action == DeletePod {
 			deleted[s.Pod.Name] = true
 		}
 	}
-	for _, w := range p.live {
+	for _, w := range p.workers() {
 		if deleted[w.pod.Name] {
 			continue
 		}
 		n, registered := p.Slurm.Nodes[w.node]
 		side := workernode.Make(workernode.Facts{
-			NodeSet: p.NodeSet, Pod: w.pod, Kube: p.Nodes[w.pod.Spec.NodeName], Remove: condemned[w.pod.Name],
-			Propagated: p.NodeConditions, Name: w.node, Known: p.Slurm.Known, Registered: registered, Slurm: n, Now: p.Now,
+			NodeSet: p.NodeSet, Pod: w.pod, Kube: p.Nodes[w.pod.Spec.NodeName], Remove: condemned[w.pod.Name].why,
+			Propagated: p.NodeConditions, Name: w.node, Known: p.Slurm.Known, Registered: registered, Slurm: n, Deadline: p.Slurm.Deadlines[w.node], Now: p.Now,
 		})
 		if u := side.Update; u != nil {
 			p.step(Step{Action: Action(u.Action), Node: w.node, Reason: u.Why, Side: &side})

@@ -29,6 +29,8 @@ type Facts struct {
 	// Known tells whether Slurm has answered, and recently; Registered whether it has the node.
 	Known, Registered bool
 	Slurm             slurm.Node
+	// Deadline is when the last running job there must have ended, zero for none.
+	Deadline time.Time
 
 	Now time.Time
 }
@@ -86,6 +88,7 @@ func Make(f Facts) Plan {
 	}
 	p.cordon(cause)
 	p.protect()
+	p.deadline()
 	p.annotateTopology()
 	if len(p.plan.Labels)+len(p.plan.Annotations) == 0 {
 		p.mirror()
@@ -127,6 +130,23 @@ func (p *planner) protect() {
 		p.label(v1beta1.LabelNodeSetPodProtect, &yes, "Slurm node "+p.Name+" has jobs")
 	case has && !(want && busy):
 		p.label(v1beta1.LabelNodeSetPodProtect, nil, "Slurm node "+p.Name+" has no jobs that are protected")
+	}
+}
+
+// deadline tells autoscalers and people until when jobs may run on the worker.
+func (p *planner) deadline() {
+	have, want := p.Pod.Annotations[v1beta1.AnnotationPodDeadline], ""
+	if !p.Deadline.IsZero() {
+		want = p.Deadline.UTC().Format(time.RFC3339)
+	}
+	switch {
+	case !p.Known || want == have:
+	case want == "":
+		p.annotate(v1beta1.AnnotationPodDeadline, nil)
+		p.plan.Why = append(p.plan.Why, "no job runs on Slurm node "+p.Name)
+	default:
+		p.annotate(v1beta1.AnnotationPodDeadline, &want)
+		p.plan.Why = append(p.plan.Why, "jobs on Slurm node "+p.Name+" end by "+want)
 	}
 }
 
