@@ -22,3 +22,6 @@ tool controller-gen rbac:roleName=slurm-operator-webhook paths=./cmd/operator-we
 
 # RBAC of the operator, from the markers in its package.
 tool controller-gen rbac:roleName=slurm-operator paths=./internal/operator/... output:rbac:dir=config/rbac/operator
+
+# The API reference, from the CRDs.
+go run ./hack/apidocs config/crd docs/api.md

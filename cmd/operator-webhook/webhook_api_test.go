@@ -359,7 +359,6 @@ func (s *suite) testBindings(t *testing.T) {
 	const annotation = "topology.slinky.slurm.net/spec"
 	s.create(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "kube-1", Annotations: map[string]string{annotation: "topo-switch:s2"}}})
 	for name, labels := range map[string]map[string]string{"worker": {"app.kubernetes.io/name": "slurmd"}, "bystander": nil} {
-		s.create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "hooks", Name: "default"}})
 		t.Run(name, func(t *testing.T) {
 			no := false
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "hooks", Name: name, Labels: labels},
@@ -382,9 +381,6 @@ func (s *suite) testBindings(t *testing.T) {
 				t.Errorf("the pod is on %q with topology %q, want %q", pod.Spec.NodeName, got, want)
 			}
 		})
-		if err := s.admin.Delete(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "hooks", Name: "default"}}); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 
