@@ -33,7 +33,7 @@ func main() {
 func run(role string, args []string) (int, error) {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
-	todo, err := plan(role, args, surroundings{getenv: os.Getenv, exists: exists, hardware: slurmdHardware})
+	todo, err := plan(role, args, surroundings{getenv: os.Getenv, exists: exists, machine: machine{slurmdHardware, machineCores, warn}})
 	if err != nil {
 		return 0, err
 	}
@@ -54,7 +54,7 @@ func run(role string, args []string) (int, error) {
 			return 0, err
 		}
 	}
-	s := supervisor{signals: signals, log: os.Stderr, grace: grace}
+	s := supervisor{signals: signals, log: os.Stderr, grace: grace, vital: "-1000"}
 	if slices.ContainsFunc(todo.processes, func(p process) bool { return p.notify }) {
 		if s.notify, err = listenNotify(os.TempDir(), "/run/slurmctld", "/run/slurm", "/run"); err != nil {
 			return 0, err
@@ -78,6 +78,8 @@ func exists(path string) bool {
 	_, err := os.Stat(path)
 	return !errors.Is(err, fs.ErrNotExist)
 }
+
+func warn(text string) { fmt.Fprintln(os.Stderr, "entrypoint:", text) }
 
 // slurmdHardware returns what slurmd finds in this machine, as it would stand in slurm.conf.
 func slurmdHardware() (string, error) {

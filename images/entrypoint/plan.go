@@ -23,6 +23,8 @@ type process struct {
 	// notify means that the program tells by systemd's protocol which process carries on after it has re-executed itself, so
 	// that a reconfiguration that fails leaves the old process at work.
 	notify bool
+	// vital means that the kernel, short of memory, shall take others before this one.
+	vital bool
 }
 
 // folder must exist before the programs start. Its owner is set only if the container runs as root.
@@ -33,9 +35,9 @@ type folder struct {
 
 // surroundings is what plans depend on beside the arguments.
 type surroundings struct {
-	getenv   func(string) string
-	exists   func(path string) bool
-	hardware func() (string, error)
+	getenv  func(string) string
+	exists  func(path string) bool
+	machine machine
 }
 
 // start is what a container does.
@@ -80,13 +82,13 @@ func planSlurmctld(args []string, s surroundings) (start, error) {
 }
 
 func planSlurmd(args []string, s surroundings) (start, error) {
-	args, err := slurmdArgs(options(s, "SLURMD_OPTIONS", args), s.getenv, s.hardware)
+	args, err := slurmdArgs(options(s, "SLURMD_OPTIONS", args), s.getenv, s.machine)
 	if err != nil {
 		return start{}, err
 	}
 	return start{
 		folders:   []folder{{"/run/slurm", 0}, {"/var/spool/slurmd", 0}},
-		processes: []process{{name: "slurmd", args: append([]string{"slurmd", "--systemd"}, args...), notify: true}},
+		processes: []process{{name: "slurmd", args: append([]string{"slurmd", "--systemd"}, args...), notify: true, vital: true}},
 	}, nil
 }
 

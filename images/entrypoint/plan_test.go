@@ -70,7 +70,7 @@ func FuzzSplitWords(f *testing.F) {
 }
 
 func TestSlurmdArgs(t *testing.T) {
-	const machine = "NodeName=x CPUs=16 Boards=1 SocketsPerBoard=1 CoresPerSocket=8 ThreadsPerCore=2 RealMemory=64000\nUpTime=0-00:28:16\n"
+	const line = "NodeName=x CPUs=16 Boards=1 SocketsPerBoard=1 CoresPerSocket=8 ThreadsPerCore=2 RealMemory=64000\nUpTime=0-00:28:16\n"
 	for name, c := range map[string]struct {
 		args []string
 		env  map[string]string
@@ -84,6 +84,8 @@ func TestSlurmdArgs(t *testing.T) {
 		"one cpu of two threads leaves a core": {[]string{"-Z"}, map[string]string{"POD_CPUS": "1"}, "-Z --conf|CoreSpecCount=7"},
 		"limits beyond the machine":            {[]string{"-Z"}, map[string]string{"POD_CPUS": "64", "POD_MEMORY": "128000"}, "-Z"},
 		"zero is no limit":                     {[]string{"-Z"}, map[string]string{"POD_CPUS": "0", "POD_MEMORY": "0"}, "-Z"},
+		"reserved for slurmd":                  {[]string{"-Z"}, map[string]string{"POD_MEMORY": "16000", "POD_MEMORY_RESERVED": "500"}, "-Z --conf|MemSpecLimit=48500"},
+		"limits, weight and empty topology":    {[]string{"-Z", "--conf", "Features=a Topology= Weight=5"}, map[string]string{"POD_CPUS": "4"}, "-Z --conf|Features=a Weight=5 CoreSpecCount=6"},
 		"user's size counts":                   {[]string{"-Z", "--conf=RealMemory=32000"}, map[string]string{"POD_MEMORY": "16000"}, "-Z --conf|RealMemory=32000 MemSpecLimit=16000"},
 		"user's choice stays":                  {[]string{"-Z", "--conf", "corespeccount=1"}, map[string]string{"POD_CPUS": "4"}, "-Z --conf|corespeccount=1"},
 		"topology":                             {[]string{"-Z"}, map[string]string{"POD_TOPOLOGY": "default:rack-1"}, "-Z --conf|Topology=default:rack-1"},
@@ -94,7 +96,7 @@ func TestSlurmdArgs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked := 0
-			got, err := slurmdArgs(c.args, env(c.env), func() (string, error) { asked++; return machine, nil })
+			got, err := slurmdArgs(c.args, env(c.env), machine{func() (string, error) { asked++; return line, nil }, sixteen("0-15"), nil})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -107,19 +109,26 @@ func TestSlurmdArgs(t *testing.T) {
 }
 
 func TestSlurmdArgsErrors(t *testing.T) {
-	hardware := func() (string, error) { return "", errors.New("no such thing") }
+	m := machine{func() (string, error) { return "", errors.New("no such thing") }, sixteen("0-15"), nil}
 	for value, want := range map[string]string{"4": "no such thing", "500m": `POD_CPUS is "500m"`, "-1": `POD_CPUS is "-1"`} {
-		_, err := slurmdArgs([]string{"-Z"}, env(map[string]string{"POD_CPUS": value}), hardware)
+		_, err := slurmdArgs([]string{"-Z"}, env(map[string]string{"POD_CPUS": value}), m)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", value, err, want)
 		}
 	}
 }
 
+func TestReservedMemoryLeavesSomething(t *testing.T) {
+	_, err := slurmdArgs([]string{"-Z"}, env(map[string]string{"POD_MEMORY": "500", "POD_MEMORY_RESERVED": "500"}), machine{cores: sixteen("0-15")})
+	if err == nil || !strings.Contains(err.Error(), "leaves jobs nothing of POD_MEMORY, 500 MiB") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestPlan(t *testing.T) {
 	commands := func(role string, values map[string]string, present string, args ...string) string {
 		t.Helper()
-		got, err := plan(role, args, surroundings{getenv: env(values), exists: func(p string) bool { return strings.Contains(present, p) }})
+		got, err := plan(role, args, surroundings{getenv: env(values), exists: func(p string) bool { return strings.Contains(present, p) }, machine: machine{cores: sixteen("0-15")}})
 		if err != nil {
 			t.Fatal(err)
 		}

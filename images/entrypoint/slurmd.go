@@ -65,28 +65,35 @@ func (c conf) number(key string) int {
 	return n
 }
 
+// machine is what there is below the container.
+type machine struct {
+	// hardware returns the line that `slurmd -C` prints.
+	hardware func() (string, error)
+	// cores returns the machine's cores, and which CPUs the container may use. slurmd itself
+	// looks at the whole machine, whatever the container's cpuset is.
+	cores func() (cores, []int, error)
+	// warn hears what doesn't keep slurmd from starting.
+	warn func(text string)
+}
+
 // slurmdArgs returns slurmd's arguments, with what the pod's limits and place say about a dynamic node (-Z) merged into --conf.
-// hardware returns the line that `slurmd -C` prints; it is called at most once.
-func slurmdArgs(args []string, getenv func(string) string, hardware func() (string, error)) ([]string, error) {
+func slurmdArgs(args []string, getenv func(string) string, m machine) ([]string, error) {
 	rest, text := takeConf(args)
 	if !dynamic(rest) {
 		return args, nil
 	}
 	c := parseConf(text)
-	cpus, err := limit(getenv, "POD_CPUS")
+	l, err := readLimits(getenv)
 	if err != nil {
 		return nil, err
 	}
-	memory, err := limit(getenv, "POD_MEMORY")
-	if err != nil {
-		return nil, err
-	}
-	if cpus > 0 || memory > 0 {
-		line, err := hardware()
+	c = withCPUSet(c, m, l.cpus)
+	if l.cpus > 0 || l.memory > 0 {
+		line, err := m.hardware()
 		if err != nil {
 			return nil, fmt.Errorf("ask slurmd for this node's hardware: %w", err)
 		}
-		c = withLimits(c, parseConf(line), cpus, memory)
+		c = withLimits(c, parseConf(line), l)
 	}
 	c = c.setDefault("Topology", getenv("POD_TOPOLOGY"))
 	if len(c) == 0 {
@@ -95,16 +102,51 @@ func slurmdArgs(args []string, getenv func(string) string, hardware func() (stri
 	return append(rest, "--conf", c.String()), nil
 }
 
+// limits are the pod's: CPUs and MiB, 0 for no limit. reserved is what jobs may not have of its memory.
+type limits struct{ cpus, memory, reserved int }
+
+func readLimits(getenv func(string) string) (l limits, err error) {
+	for name, to := range map[string]*int{"POD_CPUS": &l.cpus, "POD_MEMORY": &l.memory, "POD_MEMORY_RESERVED": &l.reserved} {
+		if *to, err = limit(getenv, name); err != nil {
+			return l, err
+		}
+	}
+	if l.reserved > 0 && l.reserved >= l.memory {
+		return l, fmt.Errorf("POD_MEMORY_RESERVED is %d MiB, which leaves jobs nothing of POD_MEMORY, %d MiB", l.reserved, l.memory)
+	}
+	return l, nil
+}
+
+// withCPUSet keeps from Slurm the cores that are not in the container's cpuset. Whoever
+// describes another machine than this one, or reserves cores, has decided already.
+func withCPUSet(c conf, m machine, cpus int) conf {
+	for _, key := range []string{"CpuSpecList", "CoreSpecCount", "CPUs", "Procs", "Boards", "Sockets", "SocketsPerBoard", "CoresPerSocket", "ThreadsPerCore"} {
+		if _, ok := c.get(key); ok {
+			return c
+		}
+	}
+	all, allowed, err := m.cores()
+	if err != nil {
+		m.warn(fmt.Sprintf("can't find out which CPUs are the container's, Slurm will use any: %v", err))
+		return c
+	}
+	return c.setDefault("CpuSpecList", all.forbidden(allowed, cpus))
+}
+
 // withLimits keeps from Slurm the cores and the memory of the machine that the pod may not use.
-func withLimits(c, machine conf, cpus, memory int) conf {
-	if real := first(c.number("RealMemory"), machine.number("RealMemory")); memory > 0 && real > memory {
-		c = c.setDefault("MemSpecLimit", strconv.Itoa(real-memory))
+func withLimits(c, machine conf, l limits) conf {
+	usableMemory := l.memory - l.reserved
+	if real := first(c.number("RealMemory"), machine.number("RealMemory")); l.memory > 0 && real > usableMemory {
+		c = c.setDefault("MemSpecLimit", strconv.Itoa(real-usableMemory))
+	}
+	if _, ok := c.get("CpuSpecList"); ok {
+		return c
 	}
 	threads := first(c.number("ThreadsPerCore"), machine.number("ThreadsPerCore"), 1)
 	total := first(c.number("CPUs"), machine.number("CPUs"))
 	cores := total / threads
 	// Slurm hands out whole cores: a pod that may use half a core more gets that core, never none at all.
-	if usable := (cpus + threads - 1) / threads; cpus > 0 && cores > usable {
+	if usable := (l.cpus + threads - 1) / threads; l.cpus > 0 && cores > usable {
 		c = c.setDefault("CoreSpecCount", strconv.Itoa(cores-usable))
 	}
 	return c

@@ -20,6 +20,7 @@ type supervisor struct {
 	log     io.Writer
 	grace   time.Duration // between SIGTERM and SIGKILL once the container ends by itself
 	notify  *notifySocket // nil if no program uses it
+	vital   string        // the oom_score_adj of vital programs, and of this process beside them
 }
 
 type ended struct {
@@ -34,7 +35,12 @@ func (s *supervisor) run(programs []process) (int, error) {
 		return 0, fmt.Errorf("become the parent of orphans: %w", err)
 	}
 	alive := map[int]process{}
+	given, err := os.ReadFile(oomScore)
+	if err != nil {
+		return 0, err
+	}
 	for _, p := range programs {
+		s.setScore(p.vital, given)
 		pid, err := s.start(p)
 		if err != nil {
 			signalAll(alive, syscall.SIGKILL)
@@ -42,9 +48,24 @@ func (s *supervisor) run(programs []process) (int, error) {
 		}
 		alive[pid] = p
 	}
+	// The container ends with this process, so jobs must go before it.
+	s.setScore(slices.ContainsFunc(programs, func(p process) bool { return p.vital }), given)
 	ends := make(chan ended)
 	go reap(ends)
 	return s.loop(alive, ends), nil
+}
+
+const oomScore = "/proc/self/oom_score_adj"
+
+// setScore says how willingly the kernel takes this process, and what it starts from now on,
+// when memory runs out. Only a container with CAP_SYS_RESOURCE can ask for less than it was
+// given; another one goes on as it is.
+func (s *supervisor) setScore(vital bool, given []byte) {
+	score := given
+	if vital {
+		score = []byte(s.vital)
+	}
+	_ = os.WriteFile(oomScore, score, 0)
 }
 
 func (s *supervisor) loop(alive map[int]process, ends <-chan ended) int {

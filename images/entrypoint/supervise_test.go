@@ -34,11 +34,11 @@ func TestMain(m *testing.M) {
 func superviseForTest() {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM)
-	s := supervisor{signals: signals, log: os.Stderr, grace: 50 * time.Millisecond}
+	s := supervisor{signals: signals, log: os.Stderr, grace: 50 * time.Millisecond, vital: "700"}
 	var programs []process
 	for _, script := range os.Args[1:] {
 		if script != "notify" {
-			programs = append(programs, process{name: script, args: []string{"sh", "-c", script}})
+			programs = append(programs, process{name: script, args: []string{"sh", "-c", script}, vital: strings.Contains(script, "vital")})
 			continue
 		}
 		var err error
@@ -153,6 +153,29 @@ func TestTermStopsTheContainer(t *testing.T) {
 				t.Errorf("code %d, want %d; log %q", got, c.want, stderr)
 			}
 		})
+	}
+}
+
+// Raising the score needs no privilege, so the test asks for more where a container asks for less.
+func TestVitalProgramsAndTheSupervisorAreTakenLast(t *testing.T) {
+	given, err := os.ReadFile(oomScore)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const show = "cat /proc/self/oom_score_adj; exec sleep 1000"
+	for script, want := range map[string]string{"# vital\n" + show: "700", show: strings.TrimSpace(string(given))} {
+		cmd, stdout, _ := supervised(t, script, "exec sleep 1000")
+		if line, err := stdout.ReadString('\n'); strings.TrimSpace(line) != want {
+			t.Errorf("%q starts with %q, %v, want %s", script, line, err, want)
+		}
+		own, err := os.ReadFile("/proc/" + strconv.Itoa(cmd.Process.Pid) + "/oom_score_adj")
+		if err != nil || strings.TrimSpace(string(own)) != want {
+			t.Errorf("beside %q the supervisor has %q, %v, want %s", script, own, err, want)
+		}
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		code(t, cmd)
 	}
 }
 

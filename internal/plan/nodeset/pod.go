@@ -18,6 +18,7 @@ import (
 	"github.com/slinky-hpc/slinky/api/v1beta1"
 	"github.com/slinky-hpc/slinky/internal/plan/overlay"
 	"github.com/slinky-hpc/slinky/internal/plan/sidecar"
+	"github.com/slinky-hpc/slinky/internal/plan/workernode"
 	"github.com/slinky-hpc/slinky/slurm/conf"
 )
 
@@ -60,7 +61,7 @@ func (p *planner) instance(base *corev1.Pod, slot, hostname string, claims map[s
 	pod.Labels[v1beta1.LabelNodeSetPodHostname] = hostname
 	pod.Spec.Hostname = hostname
 	if p.daemon() {
-		onNode(&pod.Spec, slot)
+		p.onNode(pod, slot)
 		if p.places[slot].cordoned {
 			pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{
 				Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule})
@@ -68,11 +69,22 @@ func (p *planner) instance(base *corev1.Pod, slot, hostname string, claims map[s
 	} else {
 		pod.Labels[v1beta1.LabelNodeSetPodIndex] = p.index(slot)
 		if node := p.pinned()[slot]; node != "" {
-			onNode(&pod.Spec, node)
+			p.onNode(pod, node)
 		}
 	}
 	useClaims(&pod.Spec, claims)
 	return pod
+}
+
+// onNode ties a pod to a Kubernetes node. Where that is in Slurm's topology is then known
+// before slurmd registers.
+func (p *planner) onNode(pod *corev1.Pod, name string) {
+	onNode(&pod.Spec, name)
+	if n := p.Nodes[name]; n != nil {
+		if at := workernode.Topology(p.NodeSet, n); at != "" {
+			pod.Annotations[v1beta1.AnnotationTopology] = at
+		}
+	}
 }
 
 // useClaims adds the volumes of claims, each with the name of its template. They come before
@@ -202,8 +214,7 @@ func (p *planner) slurmd() (corev1.Container, error) {
 		ReadinessProbe: httpProbe("/readyz", 2, 3),
 		SecurityContext: &corev1.SecurityContext{Privileged: &yes, Capabilities: &corev1.Capabilities{
 			Add: []corev1.Capability{"BPF", "NET_ADMIN", "SYS_ADMIN", "SYS_NICE"}}},
-		Lifecycle: &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{
-			"sh", "-c", "exec scontrol update nodename=$(uname -n) state=down reason='" + v1beta1.OperatorReasonPrefix + "Pod is terminating'"}}}},
+		Lifecycle: &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"sh", "-c", preStop}}}},
 		VolumeMounts: []corev1.VolumeMount{
 			{Name: volumeEtc, MountPath: conf.Dir, ReadOnly: true}, {Name: sidecar.VolumeLog, MountPath: conf.LogDir},
 		},
@@ -214,6 +225,19 @@ func (p *planner) slurmd() (corev1.Container, error) {
 	}
 	return main, nil
 }
+
+// preStop takes the Slurm node down, so that jobs on it are known to be lost at once. Where
+// somebody else has taken it out of service, their reason stays, and with it the state, until
+// they lift it. What slurmctld holds against a slurmd's report ends with that slurmd.
+const preStop = `node=$(uname -n)
+info=$(scontrol show node "$node")
+why=$(echo "$info" | sed -n 's/^ *Reason=\(.*\) \[[^]]*\]$/\1/p')
+echo "$info" | grep -q '^ *State=[^ ]*\(DRAIN\|DOWN\|FAIL\)' || why=
+case $why in
+''|'` + v1beta1.OperatorReasonPrefix + `'*|'Not responding'*|'Low '*|gres/*) why='` + v1beta1.ReasonPodTerminating + `' ;;
+esac
+exec scontrol update nodename="$node" state=down reason="$why"
+`
 
 func httpProbe(path string, period, failures int32) *corev1.Probe {
 	return &corev1.Probe{

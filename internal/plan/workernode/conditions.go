@@ -116,6 +116,11 @@ func (p *planner) problem() {
 	if reason == "" {
 		reason = "no reason is given; slurmctld's log has it"
 	}
+	if !n.States.HasAny(slurm.NodeInvalid, slurm.NodeInvalidReg) {
+		p.plan.Problem = "Slurm node " + p.Name + " is out of service since slurmd reported less than Slurm had on record (" + reason +
+			"): resume it once that is mended (scontrol update nodename=" + p.Name + " state=resume), or delete its pod"
+		return
+	}
 	p.plan.Problem = "Slurm node " + p.Name + " is out of service, for slurmd reports less than Slurm has on record (" + reason +
-		"): correct extraConf, the limits or gres.conf, then delete its pod and its record (scontrol delete nodename=" + p.Name + "), or resume it"
+		"): correct extraConf, the limits or gres.conf, and delete its pod"
 }
