@@ -46,9 +46,9 @@ func (b *Box) ownImages(ctx context.Context, s *progress.Step, t Tools, o Option
 	return images, nil
 }
 
-// BuildImages builds the images that people use outside of a box, too, and
-// writes one archive with all of them.
-func (b *Box) BuildImages(ctx context.Context) (images []image.Image, archive string, err error) {
+// BuildImages builds the named images, or those that people use outside of a
+// box, too, and writes one archive with all of them.
+func (b *Box) BuildImages(ctx context.Context, names []string) (images []image.Image, archive string, err error) {
 	if err := b.Preflight(); err != nil {
 		return nil, "", err
 	}
@@ -56,7 +56,10 @@ func (b *Box) BuildImages(ctx context.Context) (images []image.Image, archive st
 		return nil, "", err
 	}
 	err = b.Report.Run(ctx, "Images", func(ctx context.Context, s *progress.Step) error {
-		images, err = b.buildImages(ctx, s, image.Names())
+		if len(names) == 0 {
+			names = image.Names()
+		}
+		images, err = b.buildImages(ctx, s, names)
 		if err != nil {
 			return err
 		}

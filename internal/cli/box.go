@@ -9,6 +9,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/slinky-hpc/slinky/internal/box"
+	"github.com/slinky-hpc/slinky/internal/box/image"
 )
 
 func (s *settings) up() *cobra.Command {
@@ -81,17 +82,23 @@ func (s *settings) demo() *cobra.Command {
 }
 
 func (s *settings) images() *cobra.Command {
-	return &cobra.Command{
-		Use: "images", GroupID: "box", Args: cobra.NoArgs,
-		Short: "Build all images and print their names and archives",
-		RunE: func(c *cobra.Command, _ []string) error {
+	var quiet bool
+	c := &cobra.Command{
+		Use: "images [NAME...]", GroupID: "box", ValidArgs: image.Known(), Args: cobra.ArbitraryArgs,
+		Short:   "Build images, by default those of a plain cluster, and print their names and their archive",
+		Example: "  slinky load \"$(slinky images --quiet slurmd-container)\"",
+		RunE: func(c *cobra.Command, names []string) error {
 			b, err := s.builder()
 			if err != nil {
 				return err
 			}
-			images, archive, err := b.BuildImages(c.Context())
+			images, archive, err := b.BuildImages(c.Context(), names)
 			if err != nil {
 				return err
+			}
+			if quiet {
+				fmt.Fprintln(c.OutOrStdout(), archive)
+				return nil
 			}
 			for _, i := range images {
 				fmt.Fprintf(c.OutOrStdout(), "%-50s %s\n", i.Name, i.Digest)
@@ -100,6 +107,8 @@ func (s *settings) images() *cobra.Command {
 			return nil
 		},
 	}
+	c.Flags().BoolVarP(&quiet, "quiet", "q", false, "print only the path of the archive")
+	return c
 }
 
 func (s *settings) load() *cobra.Command {

@@ -45,7 +45,9 @@ func Build(ctx context.Context, o Options) ([]Image, error) {
 		case r.pkg != "":
 			img, err = BuildStatic(ctx, o.Cache, Static{Name: r.ref, Binary: binaries[r.pkg], Target: "/usr/bin/program", User: r.user})
 		case r.parent != "":
-			img, err = buildDockerfile(ctx, o, r, built[r.parent], binaries[entrypointPackage])
+			img, err = buildDockerfile(ctx, o, dockerfile{
+				recipe: r, parent: built[r.parent], part: built[r.part], context: r.context(o.Source, binaries),
+			})
 		default:
 			img, err = buildDebian(ctx, o, r)
 		}
@@ -60,15 +62,29 @@ func Build(ctx context.Context, o Options) ([]Image, error) {
 	return out, nil
 }
 
+// context is what a Dockerfile finds in its build context, by name.
+func (r recipe) context(source string, binaries map[string]string) map[string]string {
+	out := map[string]string{filepath.Base(entrypointPackage): binaries[entrypointPackage]}
+	for _, p := range r.programs {
+		out[filepath.Base(p)] = binaries[p]
+	}
+	for _, f := range r.files {
+		out[filepath.Base(f)] = filepath.Join(source, f)
+	}
+	return out
+}
+
 // goBuild builds the Go programs that the recipes need and returns their files by package.
 func goBuild(ctx context.Context, o Options, chosen []recipe) (map[string]string, error) {
 	var packages []string
 	for _, r := range chosen {
 		if r.pkg != "" {
 			packages = append(packages, r.pkg)
-		} else if r.parent != "" && !slices.Contains(packages, entrypointPackage) {
+		}
+		if r.parent != "" && !slices.Contains(packages, entrypointPackage) {
 			packages = append(packages, entrypointPackage)
 		}
+		packages = append(packages, r.programs...)
 	}
 	if len(packages) == 0 {
 		return nil, nil

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,11 +18,36 @@ import (
 	"github.com/slinky-hpc/slinky/internal/box/hostcmd"
 )
 
-// buildDockerfile runs images/NAME/Dockerfile on its parent. The build context is a folder with the entrypoint alone, as it is for
+// dockerfile is images/NAME/Dockerfile with all that it needs.
+type dockerfile struct {
+	recipe  recipe
+	parent  Image             // build argument BASE
+	part    Image             // build argument PART, if the recipe has one
+	context map[string]string // files by their name in the build context
+}
+
+func (d dockerfile) path(source string) string {
+	return filepath.Join(source, "images", d.recipe.name, "Dockerfile")
+}
+
+// key changes when the image would.
+func (d dockerfile) key(source string) (string, error) {
+	key := cache.NewKey("dockerfile 2", d.recipe.ref, d.parent.Digest)
+	if d.recipe.part != "" {
+		key.Strings(d.part.Digest)
+	}
+	key.File(d.path(source))
+	for _, name := range slices.Sorted(maps.Keys(d.context)) {
+		key.File(d.context[name])
+	}
+	return key.Sum()
+}
+
+// buildDockerfile builds it on its parent. The build context is a folder with the entrypoint and the recipe's files, as it is for
 // whoever builds the same file with docker or podman.
-func buildDockerfile(ctx context.Context, o Options, r recipe, parent Image, entrypoint string) (Image, error) {
-	dockerfile := filepath.Join(o.Source, "images", r.name, "Dockerfile")
-	key, err := cache.NewKey("dockerfile 2", r.ref, parent.Digest).File(dockerfile).File(entrypoint).Sum()
+func buildDockerfile(ctx context.Context, o Options, d dockerfile) (Image, error) {
+	r := d.recipe
+	key, err := d.key(o.Source)
 	if err != nil {
 		return Image{}, err
 	}
@@ -35,7 +62,7 @@ func buildDockerfile(ctx context.Context, o Options, r recipe, parent Image, ent
 			if err != nil {
 				return err
 			}
-			return store.build(ctx, dockerfile, r.ref, parent, entrypoint, dir)
+			return store.build(ctx, d, d.path(o.Source), dir)
 		})
 	})
 	if err != nil {
@@ -101,30 +128,31 @@ func (s *store) run(ctx context.Context, args ...string) error {
 }
 
 // build builds the Dockerfile and writes the image as an OCI layout to dir.
-func (s *store) build(ctx context.Context, dockerfile, ref string, parent Image, entrypoint, dir string) error {
-	base := "localhost/parent:" + strings.TrimPrefix(parent.Digest, "sha256:")[:32]
+func (s *store) build(ctx context.Context, d dockerfile, file, dir string) error {
 	defer os.Remove("/var/lib/containers") // if it is empty it was ours
-	if err := s.ensure(ctx, base, parent); err != nil {
+	base, err := s.ensure(ctx, d.parent)
+	if err != nil {
 		return err
+	}
+	args := []string{"--build-arg", "BASE=" + base}
+	if d.recipe.part != "" {
+		part, err := s.ensure(ctx, d.part)
+		if err != nil {
+			return err
+		}
+		args = append(args, "--build-arg", "PART="+part)
 	}
 	build := filepath.Join(s.home, "tmp", "context")
-	if err := os.MkdirAll(build, 0o755); err != nil {
-		return err
-	}
-	if err := copyFile(entrypoint, filepath.Join(build, "entrypoint")); err != nil {
-		return err
-	}
-	// Layers are cached by content and time of the files; the content is all that counts.
-	if err := os.Chtimes(filepath.Join(build, "entrypoint"), time.Unix(0, 0), time.Unix(0, 0)); err != nil {
+	if err := writeContext(build, d.context); err != nil {
 		return err
 	}
 	if err := s.writeAptSettings(ctx); err != nil {
 		return err
 	}
-	tag := "localhost/built:" + shortName(ref)
-	err := s.run(ctx, "build", "--isolation", "chroot", "--layers", "--pull=never", "--format", "oci", "--identity-label=false",
-		"--build-arg", "BASE="+base, "--tag", tag, "--file", dockerfile,
-		"--volume", filepath.Join(s.home, "apt")+":/mnt", "--volume", filepath.Join(s.home, "apt/conf")+":/etc/apt/apt.conf.d:ro", build)
+	tag := "localhost/built:" + shortName(d.recipe.ref)
+	command := append([]string{"build", "--isolation", "chroot", "--layers", "--pull=never", "--format", "oci", "--identity-label=false"}, args...)
+	err = s.run(ctx, append(command, "--tag", tag, "--file", file,
+		"--volume", filepath.Join(s.home, "apt")+":/mnt", "--volume", filepath.Join(s.home, "apt/conf")+":/etc/apt/apt.conf.d:ro", build)...)
 	if err != nil {
 		return err
 	}
@@ -133,31 +161,50 @@ func (s *store) build(ctx context.Context, dockerfile, ref string, parent Image,
 	if err := s.run(ctx, "push", "--disable-compression", "--format", "oci", tag, "dir:"+pushed); err != nil {
 		return fmt.Errorf("write the image: %w", err)
 	}
-	if err := dirToLayout(pushed, dir, ref); err != nil {
+	if err := dirToLayout(pushed, dir, d.recipe.ref); err != nil {
 		return fmt.Errorf("write the image: %w", err)
 	}
-	return shareBlobs(ctx, dir, parent.Layout)
+	return shareBlobs(ctx, dir, d.parent.Layout)
 }
 
-// ensure brings the parent into the store under the name.
-func (s *store) ensure(ctx context.Context, name string, parent Image) error {
+// writeContext copies the files into a new folder.
+func writeContext(dir string, files map[string]string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for name, from := range files {
+		to := filepath.Join(dir, name)
+		if err := copyFile(from, to); err != nil {
+			return err
+		}
+		// Layers are cached by content and time of the files; the content is all that counts.
+		if err := os.Chtimes(to, time.Unix(0, 0), time.Unix(0, 0)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ensure brings an image into the store and returns its name there.
+func (s *store) ensure(ctx context.Context, parent Image) (string, error) {
+	name := "localhost/parent:" + strings.TrimPrefix(parent.Digest, "sha256:")[:32]
 	// buildah exits with an error when there is no such image.
 	if _, err := hostcmd.Output(ctx, s.command(nil, "images", "--quiet", name)); err == nil {
-		return nil
+		return name, nil
 	}
 	// buildah makes a name of the path, and names must be lower case: a relative path is safe wherever the cache lies.
 	link := filepath.Join(s.home, "tmp", "parent")
 	if err := os.Symlink(parent.Layout, link); err != nil {
-		return err
+		return "", err
 	}
 	defer os.Remove(link)
 	pull := s.command(s.out, "pull", "--quiet", "oci:parent:"+parent.Name)
 	pull.Dir = filepath.Dir(link)
 	id, err := hostcmd.Output(ctx, pull)
 	if err != nil {
-		return fmt.Errorf("load %s: %w", parent.Name, err)
+		return "", fmt.Errorf("load %s: %w", parent.Name, err)
 	}
-	return hostcmd.Run(ctx, s.command(s.out, "tag", strings.TrimSpace(id), name))
+	return name, hostcmd.Run(ctx, s.command(s.out, "tag", strings.TrimSpace(id), name))
 }
 
 // writeAptSettings makes apt inside the build use this machine's mirror and a download cache outside of the image. Both come by

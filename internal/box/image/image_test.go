@@ -191,7 +191,10 @@ func TestEveryDockerfileHasItsRecipe(t *testing.T) {
 	for _, f := range files {
 		found[filepath.Base(filepath.Dir(f))] = true
 	}
-	want := map[string]bool{"go": true} // one for all programs of our own
+	want := map[string]bool{
+		"go":           true,                      // one for all programs of our own
+		"slurmd-pyxis": true, "login-pyxis": true, // they need what only GitHub has, so the box doesn't build them
+	}
 	for _, r := range recipes() {
 		if r.parent != "" {
 			want[r.name] = true

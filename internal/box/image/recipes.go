@@ -3,6 +3,7 @@ package image
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // SlurmVersion is the release of Slurm that the images hold.
@@ -24,6 +25,11 @@ type recipe struct {
 	pkg    string // Go package in the checkout that is the image's one binary
 	user   string
 	inner  bool // only a parent of others
+	extra  bool // built only when it is asked for
+	// More that a Dockerfile needs: a recipe whose image is its build argument PART, Go programs, and files of the checkout.
+	part     string
+	programs []string
+	files    []string
 }
 
 // recipes lists all images; a parent comes before its children.
@@ -34,6 +40,13 @@ func recipes() []recipe {
 	program := func(name string) recipe {
 		return recipe{name: name, ref: registry + name + ":dev", pkg: "./cmd/" + name, user: "65532:65532"}
 	}
+	// container is a Slurm image whose jobs can run in containers.
+	container := func(name string) recipe {
+		return recipe{
+			name: name + "-container", ref: registry + name + "-container:" + SlurmVersion + "-debian", parent: name, part: "slurm-container",
+			extra: true,
+		}
+	}
 	base := slurm("slurm-base")
 	base.parent, base.inner = "debian", true
 	return []recipe{
@@ -42,15 +55,29 @@ func recipes() []recipe {
 		slurm("slurmctld"), slurm("slurmd"), slurm("slurmrestd"), slurm("slurmdbd"), slurm("login"),
 		{name: "mariadb", ref: registry + "mariadb:debian", parent: "debian"},
 		{name: "pause", ref: Pause, pkg: "./images/pause", user: "65535:65535"},
+		{
+			name: "slurm-container", ref: registry + "slurm-container:" + SlurmVersion + "-debian", parent: "slurm-base", inner: true, extra: true,
+			programs: []string{"./cmd/slurm-container"}, files: []string{"images/slurm-container/spank_container.c"},
+		},
+		container("slurmd"), container("login"),
 		program("operator"), program("operator-webhook"), program("bridge-scheduler"), program("bridge"), program("slinky"),
 	}
 }
 
-// Names returns the names that Options.Names takes.
+// Names returns the images that are built without being asked for by name.
 func Names() []string {
+	return names(func(r recipe) bool { return !r.inner && !r.extra })
+}
+
+// Known returns all names that Options.Names takes.
+func Known() []string {
+	return names(func(r recipe) bool { return !r.inner })
+}
+
+func names(want func(recipe) bool) []string {
 	var out []string
 	for _, r := range recipes() {
-		if !r.inner {
+		if want(r) {
 			out = append(out, r.name)
 		}
 	}
@@ -73,13 +100,16 @@ func choose(names []string) ([]recipe, error) {
 	wanted := map[string]bool{}
 	for _, n := range names {
 		if !slices.ContainsFunc(all, func(r recipe) bool { return r.name == n }) {
-			return nil, fmt.Errorf("there is no image %q", n)
+			return nil, fmt.Errorf("there is no image %q; there are %s", n, strings.Join(Known(), ", "))
 		}
 		wanted[n] = true
 	}
 	for _, r := range slices.Backward(all) {
 		if wanted[r.name] && r.parent != "" {
 			wanted[r.parent] = true
+		}
+		if wanted[r.name] && r.part != "" {
+			wanted[r.part] = true
 		}
 	}
 	return slices.DeleteFunc(all, func(r recipe) bool { return !wanted[r.name] }), nil
