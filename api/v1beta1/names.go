@@ -179,6 +179,7 @@ const (
 	ReasonSyncFailed        = "SyncFailed"
 	ReasonSlurmUnknown      = "SlurmUnknown"
 	ReasonNotSupported      = "NotSupported"
+	ReasonPodFailed         = "PodFailed"
 	// ReasonInvalidRegistration: Slurm refuses what a worker says about itself.
 	ReasonInvalidRegistration = "InvalidRegistration"
 

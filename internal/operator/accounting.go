@@ -23,6 +23,7 @@ func (r *accountingReconciler) setup(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&v1beta1.Accounting{}).
 		Owns(&appsv1.StatefulSet{}).Owns(&corev1.Service{}).Owns(&corev1.Secret{}).
+		Watches(&corev1.Pod{}, onPods(v1beta1.NameSlurmdbd)).
 		Watches(&corev1.Secret{}, requests(r.withSecret)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: r.workers(v1beta1.KindAccounting), ReconciliationTimeout: reconcileTimeout}).
 		Complete(r)
@@ -99,5 +100,5 @@ func (r *accountingReconciler) state(ctx context.Context, a *v1beta1.Accounting,
 	if !out.ready {
 		out.message = "slurmdbd is not ready yet: see pod " + a.WorkloadName() + "-0"
 	}
-	return nil
+	return r.trouble(ctx, a.Namespace, v1beta1.NameSlurmdbd, a.Name, out)
 }

@@ -39,6 +39,7 @@ func (r *controllerReconciler) setup(mgr ctrl.Manager) error {
 		Watches(&v1beta1.Accounting{}, r.refersTo(func(c *v1beta1.Controller, name string) bool {
 			return c.Spec.AccountingRef != nil && c.Spec.AccountingRef.Name == name
 		})).
+		Watches(&corev1.Pod{}, onPods(v1beta1.NameSlurmctld)).
 		Watches(&corev1.Secret{}, r.refersTo(func(c *v1beta1.Controller, name string) bool {
 			return names(c.Spec.SlurmKeyRef, name) || names(c.JwtKey(), name)
 		})).
@@ -221,5 +222,5 @@ func (r *controllerReconciler) state(ctx context.Context, c *v1beta1.Controller,
 	if !out.ready {
 		out.message = "slurmctld is not ready yet: see pod " + c.PodName(0)
 	}
-	return nil
+	return r.trouble(ctx, c.Namespace, v1beta1.NameSlurmctld, c.Name, out)
 }

@@ -26,6 +26,7 @@ func (r *restApiReconciler) setup(mgr ctrl.Manager) error {
 		Watches(&v1beta1.Controller{}, requests(func(ctx context.Context, o client.Object) ([]types.NamespacedName, error) {
 			return r.ofControllers(ctx, o.GetNamespace(), func(name string) bool { return name == o.GetName() })
 		})).
+		Watches(&corev1.Pod{}, onPods(v1beta1.NameSlurmrestd)).
 		Watches(&corev1.Secret{}, requests(func(ctx context.Context, o client.Object) ([]types.NamespacedName, error) {
 			return r.ofControllersWith(ctx, o.GetNamespace(), func(c *v1beta1.Controller) bool { return names(c.Spec.SlurmKeyRef, o.GetName()) })
 		})).
@@ -96,6 +97,9 @@ func (r *restApiReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	report.message = "slurmrestd answers at " + a.URL()
 	if !report.ready {
 		report.message = "slurmrestd is not ready yet: see the pods of Deployment " + a.WorkloadName()
+	}
+	if stateErr := r.trouble(ctx, a.Namespace, v1beta1.NameSlurmrestd, a.Name, &report); stateErr != nil {
+		return ctrl.Result{}, stateErr
 	}
 	report.conditions(&a.Status.Conditions, a.Generation)
 	return result(err, act.PatchStatus(ctx, r.Client, before, a))

@@ -97,10 +97,12 @@ func (f AccountingFacts) statefulSet(text string) (*appsv1.StatefulSet, error) {
 	a := f.Accounting
 	_, port := a.Address()
 	main, err := overlay.Container(corev1.Container{
-		Name:           v1beta1.NameSlurmdbd,
-		Image:          f.Images.Slurmdbd,
-		Ports:          []corev1.ContainerPort{{Name: v1beta1.NameSlurmdbd, ContainerPort: int32(port), Protocol: corev1.ProtocolTCP}},
-		ReadinessProbe: often(tcpProbe(v1beta1.NameSlurmdbd)),
+		Name:  v1beta1.NameSlurmdbd,
+		Image: f.Images.Slurmdbd,
+		// What a daemon says last tells why it has ended.
+		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+		Ports:                    []corev1.ContainerPort{{Name: v1beta1.NameSlurmdbd, ContainerPort: int32(port), Protocol: corev1.ProtocolTCP}},
+		ReadinessProbe:           often(tcpProbe(v1beta1.NameSlurmdbd)),
 		SecurityContext: &corev1.SecurityContext{
 			RunAsNonRoot: ptr(true), RunAsUser: ptr[int64](uidSlurm), RunAsGroup: ptr[int64](uidSlurm),
 			AllowPrivilegeEscalation: ptr(false),

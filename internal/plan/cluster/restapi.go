@@ -109,6 +109,8 @@ func (f RestApiFacts) slurmrestd() (corev1.Container, error) {
 	main := corev1.Container{
 		Name:  v1beta1.NameSlurmrestd,
 		Image: f.Images.Slurmrestd,
+		// What a daemon says last tells why it has ended.
+		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		Env: []corev1.EnvVar{
 			{Name: "SLURM_JWT", Value: "daemon"},
 			{Name: "SLURMRESTD_JSON", Value: "compact"},

@@ -72,7 +72,9 @@ func (f ControllerFacts) slurmctld() (corev1.Container, error) {
 	main := corev1.Container{
 		Name:  v1beta1.NameSlurmctld,
 		Image: f.Images.Slurmctld,
-		Ports: []corev1.ContainerPort{{Name: v1beta1.NameSlurmctld, ContainerPort: int32(port), Protocol: corev1.ProtocolTCP}},
+		// What a daemon says last tells why it has ended.
+		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+		Ports:                    []corev1.ContainerPort{{Name: v1beta1.NameSlurmctld, ContainerPort: int32(port), Protocol: corev1.ProtocolTCP}},
 
 		StartupProbe:   httpProbe("/livez", v1beta1.NameSlurmctld),
 		LivenessProbe:  httpProbe("/livez", v1beta1.NameSlurmctld),
