@@ -1,10 +1,13 @@
 package nodeset
 
 import (
+	"fmt"
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/slinky-hpc/slinky/api/v1beta1"
 )
 
 // pinned is where the ordinals of a NodeSet with pinToNode belong: where a pod of theirs was
@@ -17,7 +20,11 @@ func (p *planner) pinned() map[string]string {
 		return p.pins
 	}
 	p.pins = map[string]string{}
-	required := p.requiredAffinity()
+	pod, err := p.scheduled()
+	if err != nil {
+		return p.pins // it is said where pods are made
+	}
+	required := nodeaffinity.GetRequiredNodeAffinity(pod)
 	keep := func(slot, name string) {
 		node := p.Nodes[name]
 		if node == nil {
@@ -38,14 +45,19 @@ func (p *planner) pinned() map[string]string {
 	return p.pins
 }
 
-// requiredAffinity is what the template asks of a Kubernetes node.
-func (p *planner) requiredAffinity() nodeaffinity.RequiredNodeAffinity {
+// scheduled is what the scheduler would look at of a pod: cheaper to make than all of it.
+func (p *planner) scheduled() (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
-	// What can't be read is said where pods are made.
 	if err := p.NodeSet.Spec.Template.PodSpec.Decode(&pod.Spec); err != nil {
-		pod.Spec = corev1.PodSpec{}
+		return nil, fmt.Errorf("template.spec: %w", err)
 	}
-	return nodeaffinity.GetRequiredNodeAffinity(pod)
+	pod.Spec.Tolerations = append(pod.Spec.Tolerations, tolerations()...)
+	return pod, nil
+}
+
+// tolerations are those of all workers.
+func tolerations() []corev1.Toleration {
+	return []corev1.Toleration{{Key: v1beta1.TaintWorker, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}}
 }
 
 // ordinalToNode is pinned as the status keeps it: never nil once it was set, so that it goes away.

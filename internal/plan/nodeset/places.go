@@ -32,7 +32,7 @@ func (p *planner) findPlaces() {
 		return
 	}
 	p.places = map[string]place{}
-	base, err := p.base()
+	pod, err := p.scheduled()
 	if err != nil {
 		p.problem(v1beta1.ReasonInvalidSpec, "spec."+err.Error())
 		// Where a pod would fit can't be known: what is there stays.
@@ -41,9 +41,9 @@ func (p *planner) findPlaces() {
 		}
 		return
 	}
-	required := nodeaffinity.GetRequiredNodeAffinity(base)
+	required := nodeaffinity.GetRequiredNodeAffinity(pod)
 	for name, node := range p.Nodes {
-		p.places[name] = placeOn(node, base, required)
+		p.places[name] = placeOn(node, pod, required)
 	}
 	p.sharedHostnames()
 }

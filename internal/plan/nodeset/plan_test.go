@@ -140,8 +140,7 @@ func TestSteps(t *testing.T) {
 			f.NodeSet.Spec.ExtraConf = "Weight=5"
 			f.Pods[0].Status.Conditions = nil
 			delete(f.Slurm.Nodes, "cpu-0")
-		}), []string{"delete cpu-0: update to the new pod template: no job uses it",
-			"drain cpu-1: pod slurm/cpu-1 is to be removed: update to the new pod template"}},
+		}), []string{"delete cpu-0: update to the new pod template: no job uses it"}},
 		"no update with OnDelete": {two(2).with(func(f *Facts) {
 			f.NodeSet.Spec.ExtraConf = "Weight=5"
 			f.NodeSet.Spec.UpdateStrategy.Type = v1beta1.UpdateOnDelete

@@ -153,7 +153,7 @@ func (p *planner) podSpec() (corev1.PodSpec, error) {
 		EnableServiceLinks:           &no,
 		Subdomain:                    p.Controller.WorkersServiceName(),
 		DNSConfig:                    &corev1.PodDNSConfig{Searches: []string{p.workersDomain()}},
-		Tolerations:                  []corev1.Toleration{{Key: v1beta1.TaintWorker, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}},
+		Tolerations:                  tolerations(),
 		InitContainers:               []corev1.Container{logfile},
 		Containers:                   []corev1.Container{main},
 		Volumes:                      p.volumes(),

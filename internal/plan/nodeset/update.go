@@ -86,22 +86,21 @@ func (p *planner) update(ranked []worker, out map[string]doom) {
 }
 
 // unavailable counts what a rolling update must not add to: slots without a pod that stays,
-// and pods of the new revision that aren't available.
+// and pods that aren't available. An old one that isn't ready counts, too: it is replaced at
+// once, and no healthy one beyond what is allowed goes with it.
 func (p *planner) unavailable(out map[string]doom) int {
-	staying, unready := 0, 0
+	serving := 0
 	for _, w := range p.live {
-		if _, gone := out[w.pod.Name]; gone {
-			continue
-		}
-		staying++
-		if !w.old && !p.available(w.pod) {
-			unready++
-			if workernode.Ready(w.pod) {
-				p.again(p.availableIn(w.pod))
-			}
+		_, gone := out[w.pod.Name]
+		switch {
+		case gone:
+		case w.old && workernode.Ready(w.pod), p.available(w.pod):
+			serving++
+		case workernode.Ready(w.pod):
+			p.again(p.availableIn(w.pod))
 		}
 	}
-	return max(0, int(p.desired())-staying) + unready
+	return max(0, int(p.desired())-serving)
 }
 
 func (p *planner) drainsForUs(w worker) bool {
