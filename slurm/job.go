@@ -53,7 +53,7 @@ type Job struct {
 	Asked JobAsks
 }
 
-// JobAsks is what a job asks of its nodes, beside their least number, which is its NodeCount.
+// JobAsks is what a job asks of its nodes. Their least number is in TRESRequested: NodeCount of a job that waits is a guess.
 type JobAsks struct {
 	// Constraints is an expression that package feature reads.
 	Constraints string

@@ -22,6 +22,8 @@ var reasons = map[string]string{
 	"Licenses":                 "its licenses are in use",
 	"Reservation":              "its reservation has not begun or is full",
 	"ReservationDeleted":       "its reservation was deleted",
+	"JobArrayTaskLimit":        "as many of its array's tasks run as it allows",
+	"External":                 "it only holds resources and needs no worker",
 	"InvalidAccount":           "its account is not valid",
 	"InvalidQOS":               "its QOS is not valid",
 	"PartitionDown":            "its partition is down",
@@ -71,7 +73,7 @@ func Waiting(j slurm.Job, now time.Time) string {
 		s += " in partition " + j.Partition
 	}
 	if j.Reason != "" {
-		s += ": " + reason(j.Reason)
+		s += ": " + Reason(j.Reason)
 	}
 	if j.StartTime.After(now) {
 		s += "; Slurm expects to start it at " + j.StartTime.UTC().Format(time.RFC3339)
@@ -79,8 +81,8 @@ func Waiting(j slurm.Job, now time.Time) string {
 	return s
 }
 
-// reason returns Slurm's word in plain words, with the word itself, by which its manual can be searched.
-func reason(word string) string {
+// Reason returns Slurm's word for why a job waits in plain words, with the word itself, by which its manual can be searched.
+func Reason(word string) string {
 	first, _, _ := strings.Cut(word, ",")
 	text, ok := reasons[strings.TrimSpace(first)]
 	if !ok {
