@@ -158,6 +158,8 @@ const (
 	ConditionProgressing = "Progressing"
 	// ConditionDegraded is True while something needs a person or another object to change.
 	ConditionDegraded = "Degraded"
+	// ConditionAutoscaling is True while spec.autoscaling of a NodeSet decides on its number of workers.
+	ConditionAutoscaling = "AutoscalingActive"
 	// ConditionReservationCreated is True while a NodeSet's maintenance reservation exists in Slurm.
 	ConditionReservationCreated = "ReservationCreated"
 
@@ -183,6 +185,13 @@ const (
 	// ReasonInvalidRegistration: Slurm refuses what a worker says about itself.
 	ReasonInvalidRegistration = "InvalidRegistration"
 
+	// Reasons of ConditionAutoscaling, beside ReasonSlurmUnknown and ReasonInvalidSpec.
+	ReasonSteady           = "Steady"
+	ReasonScalingUp        = "ScalingUp"
+	ReasonScalingDown      = "ScalingDown"
+	ReasonLimitedByMaximum = "LimitedByMaximum"
+	ReasonOtherAutoscaler  = "OtherAutoscaler"
+
 	ReasonReservationCreated   = "Created"
 	ReasonReservationNotExists = "NotExists"
 )
@@ -198,6 +207,7 @@ const (
 	EventControllerRefFailed = "ControllerRefFailed"
 	EventScalingUp           = "ScalingUp"
 	EventScalingDown         = "ScalingDown"
+	EventAutoscaling         = "Autoscaling"
 	EventRollingUpdate       = "RollingUpdate"
 	EventNodeCordon          = "NodeCordon"
 	EventSlurmNodeDrained    = "SlurmNodeDrained"
@@ -255,6 +265,8 @@ const ReasonPodTerminating = OperatorReasonPrefix + "Pod is terminating"
 const (
 	// OperatorFieldOwner owns the fields that the operator applies.
 	OperatorFieldOwner = "slurm-operator"
+	// AutoscalerFieldOwner owns spec.replicas of NodeSets with spec.autoscaling.
+	AutoscalerFieldOwner = "slurm-operator-autoscaler"
 	// OperatorLease is shared with the published operator, so that the two never act at once.
 	OperatorLease = "slurm-operator"
 	// WebhookLease is that of the webhook's replica that keeps the certificate.

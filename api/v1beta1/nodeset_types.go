@@ -55,6 +55,7 @@ const (
 // NodeSetSpec is the wanted state of a set of Slurm nodes.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.volumeClaimTemplates) && size(self.volumeClaimTemplates) > 0) == (has(oldSelf.volumeClaimTemplates) && size(oldSelf.volumeClaimTemplates) > 0)",message="volumeClaimTemplates can't be changed: make a new NodeSet"
+// +kubebuilder:validation:XValidation:rule="!has(self.autoscaling) || !has(self.scalingMode) || self.scalingMode != 'DaemonSet'",message="autoscaling sets replicas, which have no effect with scalingMode DaemonSet: remove one of the two"
 type NodeSetSpec struct {
 	// ControllerRef names the Controller that the workers register with.
 	// +required
@@ -72,6 +73,10 @@ type NodeSetSpec struct {
 	// +default=1
 	// +kubebuilder:validation:Minimum=0
 	Replicas *int32 `json:"replicas,omitempty"`
+
+	// Autoscaling lets the operator set spec.replicas by the jobs that wait.
+	// +optional
+	Autoscaling *NodeSetAutoscaling `json:"autoscaling,omitempty"`
 
 	// OrdinalPadding is the least number of digits of a pod's ordinal.
 	// +optional
@@ -316,6 +321,10 @@ type NodeSetStatus struct {
 	// +nullable
 	OrdinalToNode map[string]string `json:"ordinalToNode,omitempty"`
 
+	// Autoscaling is what spec.autoscaling remembers.
+	// +optional
+	Autoscaling *NodeSetAutoscalingStatus `json:"autoscaling,omitempty"`
+
 	// Selector selects the worker pods, for autoscalers.
 	// +required
 	Selector string `json:"selector"`
@@ -337,6 +346,7 @@ type NodeSetStatus struct {
 // +kubebuilder:printcolumn:name="ALLOCATED",type=integer,priority=1,JSONPath=`.status.slurmAllocated`,description="The number of Slurm nodes with jobs."
 // +kubebuilder:printcolumn:name="DOWN",type=integer,priority=1,JSONPath=`.status.slurmDown`,description="The number of Slurm nodes that are down."
 // +kubebuilder:printcolumn:name="DRAIN",type=integer,priority=1,JSONPath=`.status.slurmDrain`,description="The number of Slurm nodes that are drained or draining."
+// +kubebuilder:printcolumn:name="AUTOSCALING",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="AutoscalingActive")].message`,description="Why spec.autoscaling changes the number of workers, or doesn't."
 // +kubebuilder:printcolumn:name="AGE",type=date,JSONPath=`.metadata.creationTimestamp`
 type NodeSet struct {
 	metav1.TypeMeta   `json:",inline"`

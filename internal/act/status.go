@@ -14,17 +14,22 @@ import (
 // PatchStatus writes the difference between two states of one object's status, if there is any.
 func PatchStatus(ctx context.Context, c client.Client, before, after client.Object) error {
 	patch := client.MergeFrom(before)
-	data, err := patch.Data(after)
-	if err != nil {
-		return fmt.Errorf("compare status of %s: %w", after.GetName(), err)
-	}
-	if bytes.Equal(data, []byte("{}")) {
-		return nil
+	if same, err := Same(before, after); same || err != nil {
+		return err
 	}
 	if err := c.Status().Patch(ctx, after, patch); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("patch status of %s: %w", after.GetName(), err)
 	}
 	return nil
+}
+
+// Same tells whether two states of one object are the same.
+func Same(before, after client.Object) (bool, error) {
+	data, err := client.MergeFrom(before).Data(after)
+	if err != nil {
+		return false, fmt.Errorf("compare two states of %s: %w", after.GetName(), err)
+	}
+	return bytes.Equal(data, []byte("{}")), nil
 }
 
 // SetCondition sets one condition, keeping its transition time while its status stays.

@@ -26,7 +26,7 @@ type rule struct {
 // slurmModel is Slurm as plain values and the little languages around it: no
 // connection, no clock.
 var slurmModel = []string{
-	module + "/slurm", module + "/slurm/hostlist/...", module + "/slurm/tres/...", module + "/slurm/conf/...",
+	module + "/slurm", module + "/slurm/feature/...", module + "/slurm/hostlist/...", module + "/slurm/tres/...", module + "/slurm/conf/...",
 }
 
 var kubernetesTypes = []string{"k8s.io/api/...", "k8s.io/apimachinery/..."}

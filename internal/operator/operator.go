@@ -100,6 +100,7 @@ func AddToManager(mgr ctrl.Manager, o Options) error {
 		(&restApiReconciler{s}).setup(mgr),
 		(&nodeSetReconciler{shared: s, recorder: recorder}).setup(mgr, changed),
 		(&loginSetReconciler{s, recorder, newHostKeys()}).setup(mgr),
+		newAutoscaler(s, recorder).setup(mgr),
 		s.setupUnsupported(mgr),
 	)
 }

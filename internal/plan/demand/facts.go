@@ -38,9 +38,9 @@ type Set struct {
 	Partitions []string
 	// Shape is what one worker offers.
 	Shape Shape
-	// NodePrefix begins the names of the Slurm nodes; their ordinals follow.
-	NodePrefix string
-	Workers    []Worker
+	// SlurmName is the set's name in Slurm.
+	SlurmName string
+	Workers   []Worker
 }
 
 // Worker is a pod that exists and isn't terminating.

@@ -67,7 +67,7 @@ func sum(p Plan) (n int32) {
 
 // seeds calls f with many scenes.
 func seeds(t *testing.T, f func(t *testing.T, r *rand.Rand, f Facts)) {
-	n := uint64(3000)
+	n := uint64(1000)
 	if testing.Short() {
 		n = 200
 	}

@@ -14,7 +14,7 @@ func (p *planner) status() {
 	s := v1beta1.NodeSetStatus{
 		Desired: p.desired(), ObservedGeneration: p.NodeSet.Generation, NodeSetHash: p.hash,
 		Selector:       labels.SelectorFromSet(Selector(p.NodeSet.Name)).String(),
-		CollisionCount: p.collisions, OrdinalToNode: p.ordinalToNode(), Status: old.Status,
+		CollisionCount: p.collisions, OrdinalToNode: p.ordinalToNode(), Status: old.Status, Autoscaling: old.Autoscaling,
 		SlurmIdle: old.SlurmIdle, SlurmAllocated: old.SlurmAllocated, SlurmDown: old.SlurmDown, SlurmDrain: old.SlurmDrain,
 	}
 	if s.NodeSetHash == "" {
