@@ -209,6 +209,7 @@ const (
 	EventScalingDown         = "ScalingDown"
 	EventAutoscaling         = "Autoscaling"
 	EventRollingUpdate       = "RollingUpdate"
+	EventControllerActive    = "ControllerActive"
 	EventNodeCordon          = "NodeCordon"
 	EventSlurmNodeDrained    = "SlurmNodeDrained"
 	EventSlurmNodeDrain      = "SlurmNodeDrain"

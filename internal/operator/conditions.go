@@ -16,6 +16,8 @@ type report struct {
 	ready       bool
 	readyReason string
 	message     string
+	// moving means that it is on its way to what is wanted although it is ready.
+	moving bool
 	// problems need a person; err may go away by itself.
 	problems []problem
 	err      error
@@ -51,8 +53,11 @@ func (r report) conditions(conditions *[]metav1.Condition, generation int64) {
 		set(v1beta1.ConditionDegraded, false, v1beta1.ReasonAsExpected, "")
 	}
 
-	progressing := !r.ready && len(r.problems) == 0 && (r.err == nil || waiting)
+	progressing := (!r.ready || r.moving) && len(r.problems) == 0 && (r.err == nil || waiting)
 	if progressing {
+		if r.moving && r.ready {
+			reason = v1beta1.ReasonWaitingForPods
+		}
 		set(v1beta1.ConditionProgressing, true, reason, r.message)
 	} else {
 		set(v1beta1.ConditionProgressing, false, v1beta1.ReasonAsExpected, "")

@@ -30,6 +30,10 @@ func (r *controllerReconciler) setup(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&v1beta1.Controller{}).
 		Owns(&appsv1.StatefulSet{}).Owns(&corev1.Service{}).Owns(&corev1.ConfigMap{}).Owns(&policyv1.PodDisruptionBudget{}).
+		Watches(&corev1.Pod{}, requests(r.ofPod)).
+		Watches(&corev1.PersistentVolumeClaim{}, r.refersTo(func(c *v1beta1.Controller, name string) bool {
+			return c.Spec.Persistence != nil && c.Spec.Persistence.ExistingClaim == name
+		})).
 		Watches(&v1beta1.NodeSet{}, requests(func(_ context.Context, o client.Object) ([]types.NamespacedName, error) {
 			return []types.NamespacedName{{Namespace: o.GetNamespace(), Name: o.(*v1beta1.NodeSet).Spec.ControllerRef.Name}}, nil
 		})).
@@ -102,16 +106,22 @@ func (r *controllerReconciler) Reconcile(ctx context.Context, req ctrl.Request) 
 		return ctrl.Result{}, err
 	}
 	plan := cluster.Controller(facts)
-	err = errors.Join(r.applyAll(ctx, c, plan.Objects), r.connect(ctx, c, facts.JwtKey))
+	err = errors.Join(r.applyAll(ctx, c, plan.Objects), r.recreate(ctx, c, plan.Recreate), r.connect(ctx, c, facts.JwtKey))
+	control, controlErr := r.control(ctx, c, facts.Live)
+	err = errors.Join(err, controlErr)
 	report := report{err: err}
 	for _, p := range plan.Problems {
 		report.problems = append(report.problems, problem{p.Reason, p.Message})
 	}
-	if statusErr := r.state(ctx, c, &report); statusErr != nil {
+	if statusErr := r.state(ctx, c, control, &report); statusErr != nil {
 		return ctrl.Result{}, errors.Join(err, statusErr)
 	}
 	report.conditions(&c.Status.Conditions, c.Generation)
-	return result(err, act.PatchStatus(ctx, r.Client, before, c))
+	out, err := result(err, act.PatchStatus(ctx, r.Client, before, c))
+	if out.RequeueAfter == 0 {
+		out.RequeueAfter = control.Again
+	}
+	return out, err
 }
 
 func (r *controllerReconciler) observe(ctx context.Context, c *v1beta1.Controller) (cluster.ControllerFacts, error) {
@@ -152,13 +162,23 @@ func (r *controllerReconciler) observe(ctx context.Context, c *v1beta1.Controlle
 			facts.NodeSets = append(facts.NodeSets, n)
 		}
 	}
-	var live appsv1.StatefulSet
-	found, err := ignoreNotFound(r.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: c.WorkloadName()}, &live))
+	live := &appsv1.StatefulSet{}
+	found, err := ignoreNotFound(r.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: c.WorkloadName()}, live))
 	if err != nil {
 		return facts, fmt.Errorf("read StatefulSet %s/%s: %w", c.Namespace, c.WorkloadName(), err)
 	}
 	if found {
-		facts.Claims = live.Spec.VolumeClaimTemplates
+		facts.Live = live
+	}
+	if p := c.Spec.Persistence; p != nil && p.ExistingClaim != "" && c.Replicas() > 1 {
+		claim := &corev1.PersistentVolumeClaim{}
+		found, err := ignoreNotFound(r.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: p.ExistingClaim}, claim))
+		if err != nil {
+			return facts, fmt.Errorf("read PersistentVolumeClaim %s/%s: %w", c.Namespace, p.ExistingClaim, err)
+		}
+		if found {
+			facts.Claim = claim
+		}
 	}
 	return facts, nil
 }
@@ -206,10 +226,15 @@ func readySince(a *v1beta1.RestApi) time.Time {
 	return c.LastTransitionTime.Time
 }
 
-func (r *controllerReconciler) state(ctx context.Context, c *v1beta1.Controller, out *report) error {
+func (r *controllerReconciler) state(ctx context.Context, c *v1beta1.Controller, control cluster.Control, out *report) error {
 	if c.Spec.External {
 		host, port := c.Address()
 		out.ready, out.readyReason, out.message = true, v1beta1.ReasonExternal, fmt.Sprintf("slurmctld runs at %s:%d, outside of Kubernetes", host, port)
+		return nil
+	}
+	out.message = control.Message(c)
+	if c.Replicas() > 1 {
+		out.ready, out.moving = control.Active != nil, !control.Settled(c)
 		return nil
 	}
 	var live appsv1.StatefulSet

@@ -127,8 +127,19 @@ func (b *box) wait(what, forWhat string) {
 func (b *box) get(v any, args ...string) {
 	b.t.Helper()
 	out := b.kubectl(append([]string{"get", "-n", b.namespace, "-o", "json"}, args...)...)
-	if err := json.Unmarshal([]byte(out), v); err != nil {
+	if err := decode(out, v); err != nil {
 		b.t.Fatalf("read kubectl get %s: %v", strings.Join(args, " "), err)
+	}
+}
+
+func decode(text string, v any) error { return json.Unmarshal([]byte(text), v) }
+
+// drop deletes an object without a namespace, at the end of a test.
+func (b *box) drop(kind, name string) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if _, err := b.run(ctx, "", "kubectl", "delete", "--ignore-not-found", "--wait=false", kind, name); err != nil {
+		b.t.Errorf("remove %s %s: %v", kind, name, err)
 	}
 }
 

@@ -28,8 +28,10 @@ type ControllerFacts struct {
 	// ConfigMaps holds the data of all ConfigMaps that the Controller refers to, by name;
 	// those that don't exist are absent.
 	ConfigMaps map[string]map[string]string
-	// Claims are the claim templates of the StatefulSet that exists: Kubernetes can't change them.
-	Claims []corev1.PersistentVolumeClaim
+	// Live is slurmctld's StatefulSet as it is, nil where there is none.
+	Live *appsv1.StatefulSet
+	// Claim is the claim that persistence.existingClaim names; nil where it doesn't exist.
+	Claim  *corev1.PersistentVolumeClaim
 	Images Images
 }
 
@@ -60,11 +62,7 @@ func Controller(f ControllerFacts) Plan {
 		plan.Objects = append(plan.Objects, service)
 	}
 	plan.Objects = append(plan.Objects, f.internalService(), f.configMap(data))
-	if c.Replicas() > 1 {
-		plan.problem(v1beta1.ReasonNotSupported, "spec.ha: this version runs one controller only; slurmctld is not started until ha.enabled is false")
-		return plan
-	}
-	if f.SlurmKey == nil || f.JwtKey == nil || len(f.absentConfigMaps()) > 0 {
+	if !f.canShareState(&plan) || f.SlurmKey == nil || f.JwtKey == nil || len(f.absentConfigMaps()) > 0 {
 		return plan
 	}
 	workload, err := f.statefulSet(data)
@@ -72,8 +70,46 @@ func Controller(f ControllerFacts) Plan {
 		plan.problem(v1beta1.ReasonInvalidSpec, "spec."+oneLine(err))
 		return plan
 	}
+	if why := f.mustRecreate(workload); why != nil {
+		plan.Recreate = why
+		return plan
+	}
 	plan.Objects = append(plan.Objects, workload)
 	return plan
+}
+
+// canShareState tells whether several controllers can keep their state where spec says.
+func (f ControllerFacts) canShareState(plan *Plan) bool {
+	c := f.Controller
+	if c.Replicas() == 1 || c.Spec.Persistence == nil {
+		return true
+	}
+	name := c.Spec.Persistence.ExistingClaim
+	if f.Claim == nil {
+		plan.problem(v1beta1.ReasonReferenceNotFound, fmt.Sprintf("spec.persistence.existingClaim: there is no PersistentVolumeClaim %q in namespace %s: create it; slurmctld's pods wait for it", name, c.Namespace))
+		return true
+	}
+	if !slices.Contains(f.Claim.Spec.AccessModes, corev1.ReadWriteMany) {
+		plan.problem(v1beta1.ReasonInvalidSpec, fmt.Sprintf("spec.persistence.existingClaim: PersistentVolumeClaim %q is not ReadWriteMany: with ha all controllers keep their state in it; name a claim with that access mode", name))
+		return false
+	}
+	return true
+}
+
+// mustRecreate tells how a live StatefulSet has to go before the wanted one can be made,
+// because of a field that Kubernetes doesn't let change; nil if it may stay.
+func (f ControllerFacts) mustRecreate(want *appsv1.StatefulSet) *Recreate {
+	live := f.Live
+	switch {
+	case live == nil || live.DeletionTimestamp != nil:
+		return nil
+	case live.Spec.ServiceName != want.Spec.ServiceName:
+		// The pods' own names in DNS follow the Service: they go with it.
+		return &Recreate{Object: live, Why: fmt.Sprintf("its Service changes from %s to %s", live.Spec.ServiceName, want.Spec.ServiceName)}
+	case want.Spec.PodManagementPolicy == appsv1.ParallelPodManagement && live.Spec.PodManagementPolicy != appsv1.ParallelPodManagement:
+		return &Recreate{Object: live, KeepPods: true, Why: "standby controllers have to start while they aren't ready"}
+	}
+	return nil
 }
 
 // missing reports the objects that are referred to and don't exist.
@@ -209,12 +245,14 @@ func (f ControllerFacts) configMap(data map[string]string) *corev1.ConfigMap {
 	}
 }
 
-// service is what clients use. It selects the active controller, and has an address as
-// soon as the pod has one: daemons and commands wait for slurmctld by themselves.
+// service is what clients use. Its one ready endpoint is the active controller: with high
+// availability by the pods' readiness, so that nobody has to be there to move a label.
 func (f ControllerFacts) service() (*corev1.Service, error) {
 	c := f.Controller
 	sel := selector(v1beta1.NameSlurmctld, c.Name)
-	sel[v1beta1.LabelControllerActive] = "true"
+	if c.Replicas() == 1 {
+		sel[v1beta1.LabelControllerActive] = "true"
+	}
 	_, port := c.Address()
 	spec, err := overlay.ServiceSpec(c.Spec.Service, sel, servicePort(v1beta1.NameSlurmctld, port, c.Spec.Service.NodePort))
 	if err != nil {
@@ -257,13 +295,21 @@ func (f ControllerFacts) statefulSet(data map[string]string) (*appsv1.StatefulSe
 			Template: template,
 		},
 	}
+	if c.Replicas() > 1 {
+		// A standby never becomes ready: Kubernetes would wait for it, the operator doesn't.
+		s.Spec.PodManagementPolicy = appsv1.ParallelPodManagement
+		s.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
+	} else if f.Live != nil {
+		s.Spec.PodManagementPolicy = f.Live.Spec.PodManagementPolicy
+	}
 	if p := c.Spec.Persistence; p != nil && (p.Enabled == nil || *p.Enabled) && p.ExistingClaim == "" {
 		s.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{
 			ObjectMeta: metav1.ObjectMeta{Name: volumeState}, Spec: withClaimDefaults(p.PersistentVolumeClaimSpec),
 		}}
 	}
-	if f.Claims != nil {
-		s.Spec.VolumeClaimTemplates = f.Claims
+	if f.Live != nil {
+		// Kubernetes can't change them.
+		s.Spec.VolumeClaimTemplates = f.Live.Spec.VolumeClaimTemplates
 	}
 	return s, nil
 }

@@ -46,6 +46,16 @@ type Plan struct {
 	// here because of a problem are left as they are.
 	Objects  []Object
 	Problems []Problem
+	// Recreate is what has to go first, nil for nothing.
+	Recreate *Recreate
+}
+
+// Recreate is an object to delete because Kubernetes can't change it.
+type Recreate struct {
+	Object Object
+	// KeepPods leaves its pods running, for the object that takes its place.
+	KeepPods bool
+	Why      string
 }
 
 func (p *Plan) problem(reason, message string) {

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 
@@ -35,18 +36,23 @@ func (f ControllerFacts) slurmctldPod(data map[string]string) (corev1.PodTemplat
 		}
 		inits = append([]corev1.Container{reconfigure}, inits...)
 	}
-	spec, err := overlay.PodSpec(corev1.PodSpec{
+	base := corev1.PodSpec{
 		AutomountServiceAccountToken: ptr(false),
 		SecurityContext:              runAs(uidSlurm),
 		InitContainers:               inits,
 		Containers:                   []corev1.Container{main},
 		Volumes:                      f.volumes(),
-	}, c.Spec.Template.PodSpec)
+	}
+	own := labels(v1beta1.NameSlurmctld, c.Name, v1beta1.ComponentController)
+	if c.Replicas() > 1 {
+		base.Affinity = apart(selector(v1beta1.NameSlurmctld, c.Name))
+	} else {
+		own[v1beta1.LabelControllerActive] = "true"
+	}
+	spec, err := overlay.PodSpec(base, c.Spec.Template.PodSpec)
 	if err != nil {
 		return out, fmt.Errorf("template.spec: %w", err)
 	}
-	own := labels(v1beta1.NameSlurmctld, c.Name, v1beta1.ComponentController)
-	own[v1beta1.LabelControllerActive] = "true"
 	l, a := overlay.Metadata(c, c.Spec.Template.Metadata, own, f.annotations(data))
 	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: l, Annotations: a}, Spec: spec}, nil
 }
@@ -58,13 +64,36 @@ func (f ControllerFacts) annotations(data map[string]string) map[string]string {
 		v1beta1.AnnotationJwtKeyHash:       checksum(f.JwtKey),
 	}
 	if !f.Controller.Spec.InplaceReconfigure {
-		hash := checksumOfMap(data)
-		for _, name := range f.references() {
-			hash = checksum([]byte(hash + checksumOfMap(f.ConfigMaps[name])))
-		}
-		a[v1beta1.AnnotationSlurmConfigHash] = hash
+		a[v1beta1.AnnotationSlurmConfigHash] = f.configHash(data)
 	}
 	return a
+}
+
+// configHash covers every file that slurmctld reads, names and contents. Without any
+// referenced ConfigMap it is the published hash.
+func (f ControllerFacts) configHash(data map[string]string) string {
+	hash := checksumOfMap(data)
+	add := func(files map[string]string) {
+		for _, file := range slices.Sorted(maps.Keys(files)) {
+			hash = checksum([]byte(hash + checksum([]byte(file)) + checksum([]byte(files[file]))))
+		}
+	}
+	for _, name := range f.references() {
+		add(f.ConfigMaps[name])
+	}
+	if ref := f.Controller.Spec.JwksKeyRef; ref != nil {
+		add(map[string]string{fileJwks: f.ConfigMaps[ref.Name][ref.Key]})
+	}
+	return hash
+}
+
+// apart keeps pods with the same labels on different nodes.
+func apart(labels map[string]string) *corev1.Affinity {
+	return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+			TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: labels},
+		}},
+	}}
 }
 
 func (f ControllerFacts) slurmctld() (corev1.Container, error) {
