@@ -137,10 +137,15 @@ func (c *cluster) endpoints(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// signal sends a signal to slurmctld and its helper process.
+// signal sends a signal to slurmctld and its helper process. A command in a container that
+// dies of it dies too.
 func (c *cluster) signal(pod, name string) {
 	c.t.Helper()
-	c.in(pod, "", "bash", "-c", `for p in /proc/[0-9]*; do case "$(cat $p/comm 2>/dev/null)" in slurm*) kill -`+name+` ${p#/proc/};; esac; done`)
+	_, err := c.run(c.t.Context(), "", "kubectl", "exec", "-n", c.namespace, pod, "-c", "slurmctld", "--", "bash", "-c",
+		`for p in /proc/[0-9]*; do case "$(cat $p/comm 2>/dev/null)" in slurm*) kill -`+name+` ${p#/proc/};; esac; done`)
+	if err != nil && name != "KILL" {
+		c.t.Fatal(err)
+	}
 }
 
 // saved waits until slurmctld has written a running job to disk: it does so every few
