@@ -20,8 +20,16 @@ done
 # RBAC of the webhook: what it may do in the cluster, and in its own namespace.
 tool controller-gen rbac:roleName=slurm-operator-webhook paths=./cmd/operator-webhook/... output:rbac:dir=config/rbac/operator-webhook
 
-# RBAC of the operator, from the markers in its package.
-tool controller-gen rbac:roleName=slurm-operator paths=./internal/operator/... output:rbac:dir=config/rbac/operator
+# RBAC of the operator, from the markers in its packages.
+tool controller-gen rbac:roleName=slurm-operator paths=./internal/operator/... paths=./cmd/operator/... output:rbac:dir=config/rbac/operator
 
 # The API reference, from the CRDs.
 go run ./hack/apidocs config/crd docs/api.md
+
+# Charts: the same custom resources, which stay when the chart goes, and the same roles.
+for crd in config/crd/*.yaml; do
+    sed 's|^  annotations:$|&\n    {{- if .Values.keep }}\n    helm.sh/resource-policy: keep\n    {{- end }}|' "$crd" \
+        >"charts/slurm-operator-crds/templates/${crd#config/crd/slinky.slurm.net_}"
+done
+cp config/rbac/operator/role.yaml charts/slurm-operator/files/operator-role.yaml
+cp config/rbac/operator-webhook/role.yaml charts/slurm-operator/files/webhook-role.yaml

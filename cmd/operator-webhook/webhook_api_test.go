@@ -70,10 +70,7 @@ func TestAPIServer(t *testing.T) {
 	if s.admin, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		t.Fatal(err)
 	}
-	server.Apply(t, "config", "rbac", "operator", "role.yaml")
-	server.Apply(t, "config", "operator", "operator.yaml")
-	server.Apply(t, "config", "rbac", "operator-webhook", "role.yaml")
-	server.Apply(t, "config", "operator", "webhook.yaml")
+	server.Chart(t, "slinky", "slurm-operator", "certManager.enabled=false", "certManager.secretName=slurm-operator-webhook-tls")
 	port := freePort(t)
 	s.redirect(t, port)
 	s.args = []string{

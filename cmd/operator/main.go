@@ -15,11 +15,9 @@ import (
 
 	"github.com/go-logr/logr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
 	"github.com/slinky-hpc/slinky/internal/operator"
@@ -42,7 +40,12 @@ type options struct {
 	healthAddr, metricsAddr string
 	leaderElect             bool
 	leaderElectNamespace    string
+	metricsSecure           bool
+	profile                 bool
+	profileAddr             string
+	enableHTTP2             bool
 	namespaces              string
+	excludedNamespaces      string
 	nodeConditions          string
 	imageFolder, imageTag   string
 	clusterDomain           string
@@ -55,17 +58,25 @@ func parse(args []string) (*options, error) {
 	f := flag.NewFlagSet("operator", flag.ContinueOnError)
 	f.StringVar(&o.healthAddr, "health-addr", ":8081", "where /healthz and /readyz are served")
 	f.StringVar(&o.metricsAddr, "metrics-addr", "127.0.0.1:8080", "where metrics are served; 0 for nowhere")
+	f.BoolVar(&o.metricsSecure, "metrics-secure", false, "serve metrics by HTTPS, to whom Kubernetes lets read /metrics")
+	f.BoolVar(&o.enableHTTP2, "enable-http2", false, "serve metrics by HTTP/2, too")
+	f.BoolVar(&o.profile, "profile", false, "serve Go's profiles")
+	f.StringVar(&o.profileAddr, "profile-addr", "localhost:6060", "where profiles are served")
 	f.BoolVar(&o.leaderElect, "leader-elect", false, "let only one of several operators act")
 	f.StringVar(&o.leaderElectNamespace, "leader-elect-namespace", "", "namespace of the lease; the operator's own if empty")
 	f.StringVar(&o.namespaces, "namespaces", "", "comma list of the namespaces to look at; all if empty")
+	f.StringVar(&o.excludedNamespaces, "exclude-namespaces", "", "comma list of namespaces that are left to another operator")
 	f.StringVar(&o.nodeConditions, "propagated-node-conditions", "",
 		"comma list of types of Kubernetes node conditions, whose reasons and messages Slurm shows for a cordoned node")
 	f.StringVar(&o.imageFolder, "image-folder", "ghcr.io/slinky-hpc", "registry and folder of the Slurm images, where a custom resource names none")
 	f.StringVar(&o.imageTag, "image-tag", "26.05-debian", "tag of these images")
 	f.StringVar(&o.clusterDomain, "cluster-domain", "", "DNS domain of the Kubernetes cluster; read from /etc/resolv.conf if empty")
-	for _, kind := range []string{v1beta1.KindController, v1beta1.KindAccounting, v1beta1.KindRestApi, v1beta1.KindNodeSet} {
+	for _, kind := range []string{
+		v1beta1.KindController, v1beta1.KindAccounting, v1beta1.KindRestApi, v1beta1.KindNodeSet, v1beta1.KindLoginSet, v1beta1.KindToken,
+	} {
 		o.workers[kind] = f.Int(strings.ToLower(kind)+"-workers", 1, "how many objects of kind "+kind+" are reconciled at once")
 	}
+	_ = f.Int("slurmclient-workers", 1, "taken, and without effect: each Slurm cluster has one client")
 	config.RegisterFlags(f)
 	o.log.BindFlags(f)
 	if err := f.Parse(args); err != nil {
@@ -117,19 +128,10 @@ func newManager(o *options, log logr.Logger) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("register types: %w", err)
 	}
-	var watched map[string]cache.Config
-	for name := range strings.SplitSeq(o.namespaces, ",") {
-		if name = strings.TrimSpace(name); name != "" {
-			if watched == nil {
-				watched = map[string]cache.Config{}
-			}
-			watched[name] = cache.Config{}
-		}
-	}
 	mgr, err := ctrl.NewManager(kube, ctrl.Options{
-		Scheme: scheme, Logger: log, Cache: cache.Options{DefaultNamespaces: watched},
+		Scheme: scheme, Logger: log, Cache: o.cache(),
 		HealthProbeBindAddress: o.healthAddr,
-		Metrics:                metricsserver.Options{BindAddress: o.metricsAddr},
+		Metrics:                o.metrics(), PprofBindAddress: o.profiles(),
 		LeaderElection:         o.leaderElect, LeaderElectionID: v1beta1.OperatorLease,
 		LeaderElectionNamespace: o.leaderElectNamespace, LeaderElectionReleaseOnCancel: true,
 	})

@@ -28,7 +28,36 @@ func TestParse(t *testing.T) {
 	if *o.workers["NodeSet"] != 4 || o.healthAddr != ":1" || !o.leaderElect {
 		t.Errorf("got %+v", o)
 	}
+	published := []string{
+		"--enable-http2", "--health-addr=:8081", "--leader-elect", "--leader-elect-namespace=a", "--metrics-addr=:8080", "--metrics-secure",
+		"--namespaces=a,b", "--propagated-node-conditions=X", "--profile", "--profile-addr=localhost:6060", "--accounting-workers=4",
+		"--controller-workers=4", "--loginset-workers=4", "--nodeset-workers=4", "--restapi-workers=4", "--slurmclient-workers=2",
+		"--token-workers=4", "--zap-devel", "--zap-encoder=json", "--zap-log-level=3", "--zap-stacktrace-level=error", "--zap-time-encoding=iso8601",
+	}
+	if _, err := parse(published); err != nil {
+		t.Errorf("a flag of the published operator is refused: %v", err)
+	}
 	if _, err := parse([]string{"serve"}); err == nil {
 		t.Error("an argument was accepted")
+	}
+}
+
+func TestWhatIsLookedAt(t *testing.T) {
+	o, err := parse([]string{"--namespaces=a, b", "--exclude-namespaces=c,d"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := o.cache()
+	if _, ok := c.DefaultNamespaces["b"]; !ok || len(c.DefaultNamespaces) != 2 {
+		t.Errorf("looked at are %v", c.DefaultNamespaces)
+	}
+	if got, want := c.DefaultFieldSelector.String(), "metadata.namespace!=c,metadata.namespace!=d"; got != want {
+		t.Errorf("the selector is %q, want %q", got, want)
+	}
+	if o, err = parse(nil); err != nil {
+		t.Fatal(err)
+	}
+	if c := o.cache(); c.DefaultNamespaces != nil || c.DefaultFieldSelector != nil {
+		t.Errorf("without flags, not everything is looked at: %+v", c)
 	}
 }

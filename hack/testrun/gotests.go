@@ -36,17 +36,38 @@ func unit(ctx context.Context, r *runner) []result {
 }
 
 func apiserver(ctx context.Context, r *runner) []result {
-	slinky, err := r.slinky(ctx)
+	assets, err := r.tool(ctx, "envtest")
 	if err != nil {
-		return []result{failure("apiserver", err.Error())}
-	}
-	var stdout bytes.Buffer
-	if err := r.command(ctx, "apiserver-tools", nil, &stdout, slinky, "tools", "envtest"); err != nil {
 		return []result{failure("build kube-apiserver and etcd", err.Error())}
 	}
+	// Some of these tests install the charts.
+	helm, err := r.tool(ctx, "helm")
+	if err != nil {
+		return []result{failure("build helm", err.Error())}
+	}
+	return r.gated(ctx, "apiserver", "SLINKY_TEST_APISERVER", "KUBEBUILDER_ASSETS="+assets, "SLINKY_TEST_HELM=1", "SLINKY_HELM="+helm)
+}
+
+func charts(ctx context.Context, r *runner) []result {
+	helm, err := r.tool(ctx, "helm")
+	if err != nil {
+		return []result{failure("build helm", err.Error())}
+	}
+	return r.gated(ctx, "charts", "SLINKY_TEST_HELM", "SLINKY_HELM="+helm)
+}
+
+// tool builds a tool of the box, or finds it, and returns its path.
+func (r *runner) tool(ctx context.Context, name string) (string, error) {
+	slinky, err := r.slinky(ctx)
+	if err != nil {
+		return "", err
+	}
+	var stdout bytes.Buffer
+	if err := r.command(ctx, "tools-"+name, nil, &stdout, slinky, "tools", name); err != nil {
+		return "", err
+	}
 	lines := strings.Split(strings.TrimSpace(stdout.String()), "\n")
-	assets := lines[len(lines)-1]
-	return r.gated(ctx, "apiserver", "SLINKY_TEST_APISERVER", "KUBEBUILDER_ASSETS="+assets)
+	return lines[len(lines)-1], nil
 }
 
 func realSlurm(ctx context.Context, r *runner) []result {

@@ -22,6 +22,7 @@ func stages() []stage {
 	return []stage{
 		{name: "lint", where: "source code", run: lint},
 		{name: "unit", where: "this host, no root needed", run: unit},
+		{name: "charts", where: "helm, no cluster", run: charts, wants: "SLINKY_TEST_HELM"},
 		{name: "apiserver", where: "real kube-apiserver and etcd", run: apiserver, wants: "SLINKY_TEST_APISERVER"},
 		{name: "slurm", where: "real Slurm daemons", run: realSlurm, wants: "SLINKY_TEST_SLURM"},
 		{name: "e2e", where: "box " + boxName + ": real nodes, real Slurm", run: e2e, wants: "SLINKY_TEST_BOX"},

@@ -9,11 +9,14 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
@@ -95,8 +98,30 @@ func (s *Server) Kubeconfig(t testing.TB, namespace, serviceAccount string) stri
 	return file
 }
 
+// Bind gives a service account the rights of a cluster role, as the charts do.
+func (s *Server) Bind(t testing.TB, namespace, serviceAccount, clusterRole string) {
+	t.Helper()
+	c, err := client.New(s.Config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: clusterRole + "-" + namespace + "-" + serviceAccount},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: clusterRole},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: serviceAccount}},
+	}
+	if err := c.Create(t.Context(), binding); err != nil {
+		t.Fatalf("let %s/%s do what %s may: %v", namespace, serviceAccount, clusterRole, err)
+	}
+}
+
 // Apply applies the manifests in a file of the repository, as an administrator.
 func (s *Server) Apply(t testing.TB, file ...string) {
+	t.Helper()
+	s.apply(t, filepath.Join(file...), s.Manifests(t, file...))
+}
+
+func (s *Server) apply(t testing.TB, from string, objects []*unstructured.Unstructured) {
 	t.Helper()
 	c, err := client.New(s.Config, client.Options{})
 	if err != nil {
@@ -104,11 +129,36 @@ func (s *Server) Apply(t testing.TB, file ...string) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	for _, u := range s.Manifests(t, file...) {
+	for _, u := range objects {
 		if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("apitest"), client.ForceOwnership); err != nil {
-			t.Fatalf("apply %s %s of %s: %v", u.GetKind(), u.GetName(), filepath.Join(file...), err)
+			t.Fatalf("apply %s %s of %s: %v", u.GetKind(), u.GetName(), from, err)
 		}
 	}
+}
+
+// Chart applies what a chart of the repository renders with values, as "webhook.enabled=false",
+// as a release of the chart's name, into a namespace that it makes.
+func (s *Server) Chart(t testing.TB, namespace, chart string, values ...string) {
+	t.Helper()
+	helm := os.Getenv("SLINKY_HELM")
+	if helm == "" {
+		t.Fatal("SLINKY_HELM is not set: it must be the path of helm, as \"slinky tools helm\" prints it")
+	}
+	cmd := exec.CommandContext(t.Context(), helm, "template", chart, filepath.Join(s.root, "charts", chart), "--namespace", namespace)
+	for _, v := range values {
+		cmd.Args = append(cmd.Args, "--set", v)
+	}
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	text, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", cmd, err, stderr.String())
+	}
+	home := &unstructured.Unstructured{}
+	home.SetAPIVersion("v1")
+	home.SetKind("Namespace")
+	home.SetName(namespace)
+	s.apply(t, "chart "+chart, append([]*unstructured.Unstructured{home}, decode(t, "chart "+chart, text)...))
 }
 
 // Manifests reads the objects in a file of the repository.
@@ -118,6 +168,11 @@ func (s *Server) Manifests(t testing.TB, file ...string) []*unstructured.Unstruc
 	if err != nil {
 		t.Fatal(err)
 	}
+	return decode(t, filepath.Join(file...), text)
+}
+
+func decode(t testing.TB, from string, text []byte) []*unstructured.Unstructured {
+	t.Helper()
 	var out []*unstructured.Unstructured
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
 	for {
@@ -127,7 +182,7 @@ func (s *Server) Manifests(t testing.TB, file ...string) []*unstructured.Unstruc
 			return out
 		}
 		if err != nil {
-			t.Fatalf("read %s: %v", filepath.Join(file...), err)
+			t.Fatalf("read %s: %v", from, err)
 		}
 		if len(u.Object) > 0 {
 			out = append(out, u)

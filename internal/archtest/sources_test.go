@@ -41,11 +41,14 @@ var places = []struct {
 	{regexp.MustCompile(`(?i)\bmirrors?\.[a-z0-9-]+\.(com|org|net|edu|io)\b`), "the machine's own package clients"},
 }
 
+// gke is where Google's nodes keep their drivers: the same folder on all of them.
+const gke = "/home/kubernetes/"
+
 func placesIn(name string, content []byte) []string {
 	var found []string
 	for n, line := range bytes.Split(content, []byte("\n")) {
 		for _, p := range places {
-			if m := p.pattern.Find(line); m != nil {
+			if m := p.pattern.Find(line); m != nil && string(m) != gke {
 				found = append(found, fmt.Sprintf("%s:%d names %q: use %s", name, n+1, m, p.instead))
 			}
 		}

@@ -104,10 +104,7 @@ func (b *Box) RunKubectl(ctx context.Context, streams Streams, args ...string) e
 
 // RunHelm runs helm on this box, joined to this process's streams.
 func (b *Box) RunHelm(ctx context.Context, streams Streams, args ...string) error {
-	if _, err := b.load(); err != nil {
-		return err
-	}
-	helm, err := b.Tool(ctx, "helm")
+	helm, err := b.helm(ctx)
 	if err != nil {
 		return err
 	}

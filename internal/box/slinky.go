@@ -28,7 +28,10 @@ func (b *Box) installSlinky(ctx context.Context, nodes int) error {
 		if err := b.ensureKeys(ctx); err != nil {
 			return err
 		}
-		for _, dir := range []string{"config/crd", "config/rbac", "config/operator", "config/bridge"} {
+		if err := b.installOperator(ctx); err != nil {
+			return err
+		}
+		for _, dir := range []string{"config/rbac/bridge", "config/rbac/bridge-scheduler", "config/bridge"} {
 			if err := b.applyFolder(ctx, dir); err != nil {
 				return err
 			}

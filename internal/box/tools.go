@@ -22,6 +22,7 @@ type Tools struct {
 	CoreDNS     string
 	Provisioner string
 	Crictl      string
+	Helm        string
 }
 
 // toolsDir is the Go module of the box's tools, below the checkout.
@@ -46,7 +47,7 @@ func (b *Box) BuildTools(ctx context.Context, s *progress.Step) (Tools, error) {
 	for _, p := range []struct {
 		name string
 		path *string
-	}{{"kube", &t.Kube}, {"coredns", &t.CoreDNS}, {"provisioner", &t.Provisioner}, {"crictl", &t.Crictl}} {
+	}{{"kube", &t.Kube}, {"coredns", &t.CoreDNS}, {"provisioner", &t.Provisioner}, {"crictl", &t.Crictl}, {"helm", &t.Helm}} {
 		path, err := b.buildTool(ctx, s, p.name)
 		if err != nil {
 			return t, err

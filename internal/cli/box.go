@@ -157,6 +157,20 @@ func (s *settings) tools() *cobra.Command {
 			}
 			return err
 		},
+	}, &cobra.Command{
+		Use: "helm", Args: cobra.NoArgs,
+		Short: "Print the path of helm, building it if needed",
+		RunE: func(c *cobra.Command, _ []string) error {
+			b, err := s.builder()
+			if err != nil {
+				return err
+			}
+			path, err := b.Tool(c.Context(), "helm")
+			if err == nil {
+				fmt.Fprintln(c.OutOrStdout(), path)
+			}
+			return err
+		},
 	})
 	return c
 }

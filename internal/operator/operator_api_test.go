@@ -57,7 +57,7 @@ func TestAPIServer(t *testing.T) {
 	}
 	s := &suite{server: server, admin: admin, slurm: &fakeSlurm{nodes: map[string]slurm.Node{}}}
 	server.Apply(t, "config", "rbac", "operator", "role.yaml")
-	server.Apply(t, "config", "operator", "operator.yaml")
+	server.Bind(t, "slinky", "slurm-operator", "slurm-operator")
 	t.Run("schema", s.testSchema)
 	t.Run("example cluster", s.testExample)
 	t.Run("login set", s.testLoginSet)
