@@ -33,3 +33,4 @@ for crd in config/crd/*.yaml; do
 done
 cp config/rbac/operator/role.yaml charts/slurm-operator/files/operator-role.yaml
 cp config/rbac/operator-webhook/role.yaml charts/slurm-operator/files/webhook-role.yaml
+go run ./hack/chart-readme charts/slurm-operator-crds charts/slurm-operator charts/slurm

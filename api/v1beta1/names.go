@@ -66,6 +66,10 @@ const (
 // version doesn't know, for a newer Slurm. Without it slurm.conf stays as it was until they are gone.
 const AnnotationAnyOption = "slinky.slurm.net/any-option"
 
+// AnnotationGenerateKey on a Secret names a key of it that the operator is to fill with a
+// random value, once. The Secret is immutable from then on.
+const AnnotationGenerateKey = "slinky.slurm.net/generate-key"
+
 // Annotations of pod templates: the SHA-256 of what a pod reads, so that a change of it replaces the pod.
 const (
 	AnnotationSlurmKeyHash     = "slinky.slurm.net/slurm-key-hash"

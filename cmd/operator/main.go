@@ -132,7 +132,7 @@ func newManager(o *options, log logr.Logger) (ctrl.Manager, error) {
 		Scheme: scheme, Logger: log, Cache: o.cache(),
 		HealthProbeBindAddress: o.healthAddr,
 		Metrics:                o.metrics(), PprofBindAddress: o.profiles(),
-		LeaderElection:         o.leaderElect, LeaderElectionID: v1beta1.OperatorLease,
+		LeaderElection: o.leaderElect, LeaderElectionID: v1beta1.OperatorLease,
 		LeaderElectionNamespace: o.leaderElectNamespace, LeaderElectionReleaseOnCancel: true,
 	})
 	if err != nil {

@@ -98,6 +98,7 @@ func AddToManager(mgr ctrl.Manager, o Options) error {
 		(&controllerReconciler{s}).setup(mgr),
 		(&accountingReconciler{s}).setup(mgr),
 		(&restApiReconciler{s}).setup(mgr),
+		(&keyReconciler{s.Client}).setup(mgr),
 		(&nodeSetReconciler{shared: s, recorder: recorder}).setup(mgr, changed),
 		(&loginSetReconciler{s, recorder, newHostKeys()}).setup(mgr),
 		newAutoscaler(s, recorder).setup(mgr),

@@ -59,6 +59,7 @@ func TestAPIServer(t *testing.T) {
 	server.Apply(t, "config", "rbac", "operator", "role.yaml")
 	server.Bind(t, "slinky", "slurm-operator", "slurm-operator")
 	t.Run("schema", s.testSchema)
+	t.Run("keys", s.testKeys)
 	t.Run("example cluster", s.testExample)
 	t.Run("login set", s.testLoginSet)
 	t.Run("manager", s.testManager)
