@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -40,7 +41,8 @@ func SetCondition(conditions *[]metav1.Condition, generation int64, kind string,
 	}
 	const longest = 32768
 	if len(message) > longest {
-		message = message[:longest]
+		// A rune that was cut in two would be written as a longer one.
+		message = strings.ToValidUTF8(message[:longest], "")
 	}
 	meta.SetStatusCondition(conditions, metav1.Condition{
 		Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: generation,
