@@ -185,6 +185,7 @@ const (
 	ReasonSyncFailed        = "SyncFailed"
 	ReasonSlurmUnknown      = "SlurmUnknown"
 	ReasonNotSupported      = "NotSupported"
+	ReasonExpired           = "Expired"
 	ReasonPodFailed         = "PodFailed"
 	// ReasonInvalidRegistration: Slurm refuses what a worker says about itself.
 	ReasonInvalidRegistration = "InvalidRegistration"

@@ -102,7 +102,7 @@ func AddToManager(mgr ctrl.Manager, o Options) error {
 		(&nodeSetReconciler{shared: s, recorder: recorder}).setup(mgr, changed),
 		(&loginSetReconciler{s, recorder, newHostKeys()}).setup(mgr),
 		newAutoscaler(s, recorder).setup(mgr),
-		s.setupUnsupported(mgr),
+		(&tokenReconciler{s}).setup(mgr),
 	)
 }
 

@@ -62,6 +62,7 @@ func TestAPIServer(t *testing.T) {
 	t.Run("keys", s.testKeys)
 	t.Run("example cluster", s.testExample)
 	t.Run("login set", s.testLoginSet)
+	t.Run("token", s.testToken)
 	t.Run("manager", s.testManager)
 }
 
@@ -114,7 +115,7 @@ func (s *suite) reconcilers(t *testing.T) (all map[string]reconcile.Reconciler, 
 	}
 	return map[string]reconcile.Reconciler{
 		"controller": &controllerReconciler{sh}, "restapi": &restApiReconciler{sh},
-		"accounting": &accountingReconciler{sh}, "nodeset": &nodeSetReconciler{shared: sh, recorder: recorder},
+		"accounting": &accountingReconciler{sh}, "nodeset": &nodeSetReconciler{shared: sh, recorder: recorder}, "token": &tokenReconciler{sh},
 		"loginset": &loginSetReconciler{sh, recorder, newHostKeys()},
 	}, clusters
 }
