@@ -37,6 +37,7 @@ static struct {
 	char *data, *program;       /* from plugstack.conf */
 	pid_t owner;                /* the process that has made the container */
 	uint32_t exited;            /* tasks that have ended */
+	int failed;                 /* there is no container, and so no task may run */
 	int folder;                 /* where the job works: slurmstepd itself is there only for a while */
 	int files[FILES];
 	char *answer;               /* records: a letter, a text, a zero byte */
@@ -100,6 +101,14 @@ static int collect(int val, const char *arg, int remote)
 static int wanted(void)
 {
 	return given[IMAGE] || given[NAME];
+}
+
+/* The step that only holds a job's cgroup has no tasks to put anywhere. */
+static int has_tasks(spank_t sp)
+{
+	uint32_t step_id;
+
+	return spank_get_item(sp, S_JOB_STEPID, &step_id) == ESPANK_SUCCESS && step_id != SLURM_EXTERN_CONT;
 }
 
 static int setting(char **to, const char *arg, const char *key)
@@ -179,11 +188,12 @@ int slurm_spank_init_post_opt(spank_t sp, int ac, char **av)
 		}
 		return 0;
 	}
-	if (spank_context() != S_CTX_REMOTE)
+	if (spank_context() != S_CTX_REMOTE || !has_tasks(sp))
 		return 0;
-	if (spank_get_item(sp, S_JOB_UID, &uid) != ESPANK_SUCCESS || spank_get_item(sp, S_JOB_GID, &gid) != ESPANK_SUCCESS)
-		return -1;
-	return make_folder(uid, gid);
+	if (spank_get_item(sp, S_JOB_UID, &uid) != ESPANK_SUCCESS || spank_get_item(sp, S_JOB_GID, &gid) != ESPANK_SUCCESS ||
+	    make_folder(uid, gid))
+		state.failed = 1;
+	return 0;
 }
 
 /* In the child that becomes slurm-container. It is slurmstepd's, so it first gives up all that root has. */
@@ -362,16 +372,21 @@ int slurm_spank_user_init(spank_t sp, int ac, char **av)
 {
 	(void) ac;
 	(void) av;
-	if (spank_context() != S_CTX_REMOTE || !wanted())
+	if (spank_context() != S_CTX_REMOTE || !wanted() || !has_tasks(sp))
 		return 0;
 	state.folder = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (run(sp, "prepare"))
-		return -1;
-	if (state.files[FILES - 1] < 0) {
+	if (state.failed || run(sp, "prepare")) {
+		state.failed = 1;
+	} else if (state.files[FILES - 1] < 0) {
 		slurm_error("container: %s made no container", state.program);
-		return -1;
+		state.failed = 1;
+	} else {
+		state.owner = getpid();
 	}
-	state.owner = getpid();
+	/*
+	 * Slurm takes a failure here for the node's: it drains it, and tries a batch job on the next one. A user's wrong path would
+	 * take down the cluster. So it is the tasks that fail.
+	 */
 	return 0;
 }
 
@@ -397,6 +412,10 @@ int slurm_spank_task_init(spank_t sp, int ac, char **av)
 {
 	(void) ac;
 	(void) av;
+	if (state.failed) {
+		slurm_error("container: the task doesn't run, since it has no container");
+		return -1;
+	}
 	if (state.files[FILES - 1] < 0)
 		return 0;
 	if (setns(state.files[USER_NAMESPACE], CLONE_NEWUSER) || setns(state.files[MOUNT_NAMESPACE], CLONE_NEWNS)) {

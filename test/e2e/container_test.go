@@ -61,6 +61,7 @@ func TestJobsInContainers(t *testing.T) {
 	c.mounts()
 	c.names()
 	c.refusals()
+	c.brokenBatch()
 }
 
 // worker runs a command as root on a worker.
@@ -144,6 +145,20 @@ func (c *containers) refusals() {
 			c.t.Errorf("srun %s: %v, printed %q; want an error with %q", option, err, out, want)
 		}
 	}
+}
+
+// brokenBatch: Slurm drains a node on which a script can't be started, and goes on with the next. A wrong path must not do that.
+func (c *containers) brokenBatch() {
+	c.t.Helper()
+	_, err := c.run(c.t.Context(), "#!/bin/sh\necho ran\n", c.asAlice("sbatch", "--wait", "--output=broken.out", "--container-image=./nothing.tar")...)
+	if err == nil {
+		c.t.Error("a batch job without its image ends well")
+	}
+	out := c.alice("", "cat", "broken.out")
+	if !strings.Contains(out, "nothing.tar: no such file or directory") || strings.Contains(out, "ran\n") {
+		c.t.Errorf("the output of a batch job without its image is %q", out)
+	}
+	c.nodesAre("idle", "cpu-0", "cpu-1")
 }
 
 // imageArchive builds images unless they are there, and returns their archive.
