@@ -81,7 +81,17 @@ func (s *Server) As(namespace, serviceAccount string) *rest.Config {
 // else, and returns its path.
 func (s *Server) Kubeconfig(t testing.TB, namespace, serviceAccount string) string {
 	t.Helper()
-	c := s.As(namespace, serviceAccount)
+	return write(t, s.As(namespace, serviceAccount), namespace)
+}
+
+// AdminKubeconfig writes an administrator's kubeconfig and returns its path.
+func (s *Server) AdminKubeconfig(t testing.TB) string {
+	t.Helper()
+	return write(t, s.Config, "default")
+}
+
+func write(t testing.TB, c *rest.Config, namespace string) string {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	err := clientcmd.WriteToFile(clientcmdapi.Config{
 		CurrentContext: "test",
