@@ -63,6 +63,7 @@ func TestAPIServer(t *testing.T) {
 	t.Run("example cluster", s.testExample)
 	t.Run("login set", s.testLoginSet)
 	t.Run("token", s.testToken)
+	t.Run("autoscaler", s.testAutoscaler)
 	t.Run("manager", s.testManager)
 }
 
