@@ -27,7 +27,7 @@ func TestJobsBringWorkersFromZeroAndBack(t *testing.T) {
 	t.Run("check 8: kubectl scale and a HorizontalPodAutoscaler", func(t *testing.T) { c.testScale(t) })
 
 	// Slurm shows what could be started, and takes jobs for it by its features.
-	c.nodesAre("down", "cpu_spare0", "cpu_spare1", "cpu_spare2")
+	c.sparesAre(3)
 	start := time.Now()
 	wide := c.submit("#!/bin/sh\nsrun hostname\n", "-D", "/tmp", "-o", "/dev/null", "-N2", "-C", "cloud", "--mem=200")
 	array := c.submit("#!/bin/sh\nexec hostname\n", "-D", "/tmp", "-o", "/dev/null", "--array=0-5", "--mem=200", "-c2")
@@ -52,7 +52,7 @@ func TestJobsBringWorkersFromZeroAndBack(t *testing.T) {
 	}
 	c.wait("nss/cpu", "jsonpath={.spec.replicas}=0")
 	c.wait("nss/cpu", "jsonpath={.status.desired}=0")
-	c.nodesAre("down", "cpu_spare0", "cpu_spare1", "cpu_spare2")
+	c.sparesAre(3)
 	var set v1beta1.NodeSet
 	c.get(&set, "nss", "cpu")
 	if set.Status.Autoscaling == nil || set.Status.Autoscaling.Worker == nil || set.Status.Autoscaling.Worker.CPUs == 0 {
@@ -62,6 +62,22 @@ func TestJobsBringWorkersFromZeroAndBack(t *testing.T) {
 		t.Errorf("no event tells of the first workers:\n%s", events)
 	}
 	c.wait("pods/cpu-0", "delete")
+}
+
+// sparesAre waits until the cluster's only nodes are so many that stand for workers. Once slurmctld
+// has looked for a slurmd on them they are "down*".
+func (c *cluster) sparesAre(n int) {
+	c.t.Helper()
+	c.until(fmt.Sprintf("%d workers that could be started are shown", n), func(ctx context.Context) error {
+		states, err := c.nodeStates(ctx)
+		for i := range n {
+			name := fmt.Sprintf("cpu_spare%d", i)
+			if err == nil && (len(states) != n || strings.TrimSuffix(states[name], "*") != "down") {
+				err = fmt.Errorf("sinfo says %v", states)
+			}
+		}
+		return err
+	})
 }
 
 // testScale scales a NodeSet whose pods find no node: it is about numbers.
