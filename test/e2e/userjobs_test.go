@@ -39,7 +39,7 @@ func TestBatchScriptsPeopleUse(t *testing.T) {
 		{"signal", "trap 'echo warned; exit 0' USR1\nwhile :; do sleep 1 & wait $!; done", []string{"--signal=B:USR1@60", "--time=1"}, "warned"},
 	}
 	ids := map[string]string{}
-	out := func(name string) string { return "/home/shared/" + b.namespace + "-" + name + ".out" }
+	out := func(name string) string { return sharedFolder + "/" + b.namespace + "-" + name + ".out" }
 	t.Cleanup(func() { b.discard("sh", "-c", "rm -f "+out("*")) })
 	for _, j := range jobs {
 		ids[j.name] = c.submitAsRoot("#!/bin/bash\n"+j.script+"\n", append(j.options, "--output="+out(j.name))...)
