@@ -123,7 +123,7 @@ func newManager(o *options, log logr.Logger) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the Kubernetes API server: %w", err)
 	}
-	kube.QPS, kube.Burst = 100, 200
+	kube.QPS = -1 // the API server says itself when it has enough
 	scheme, err := operator.Scheme()
 	if err != nil {
 		return nil, fmt.Errorf("register types: %w", err)

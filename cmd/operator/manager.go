@@ -9,11 +9,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/slinky-hpc/slinky/internal/operator"
 )
 
 // cache says what the operator looks at. What it doesn't look at, it doesn't touch.
 func (o *options) cache() cache.Options {
-	var out cache.Options
+	out := operator.CacheOptions()
 	for _, name := range list(o.namespaces) {
 		if out.DefaultNamespaces == nil {
 			out.DefaultNamespaces = map[string]cache.Config{}

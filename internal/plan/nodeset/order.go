@@ -2,6 +2,7 @@ package nodeset
 
 import (
 	"cmp"
+	"slices"
 	"strconv"
 	"time"
 
@@ -11,21 +12,43 @@ import (
 	"github.com/slinky-hpc/slinky/internal/plan/workernode"
 )
 
-// worth compares two workers: the one that should go first is the lesser.
-func (p *planner) worth(a, b worker) int {
-	return cmp.Or(
-		boolean(a.pod.Spec.NodeName != "", b.pod.Spec.NodeName != ""),
-		cmp.Compare(phaseRank(a.pod), phaseRank(b.pod)),
-		boolean(workernode.Ready(a.pod), workernode.Ready(b.pod)),
-		cmp.Compare(deletionCost(a.pod), deletionCost(b.pod)),
-		p.deadline(a).Compare(p.deadline(b)),
-		boolean(p.Slurm.busy(a.node), p.Slurm.busy(b.node)),
-		-boolean(p.drains(a), p.drains(b)),
-		cmp.Compare(b.ordinal, a.ordinal),
-		readySince(b.pod).Compare(readySince(a.pod)),
-		b.pod.CreationTimestamp.Compare(a.pod.CreationTimestamp.Time),
-		cmp.Compare(a.pod.Name, b.pod.Name),
-	)
+// rank is what decides which worker goes first.
+type rank struct {
+	assigned, ready, busy, drains bool
+	phase, cost                   int
+	deadline, readySince          time.Time
+}
+
+// ranked are the workers of the current scaling mode, those first that should go first.
+func (p *planner) ranked() []worker {
+	out := slices.Clone(p.live)
+	for i := range out {
+		out[i].rank = p.rank(out[i])
+	}
+	slices.SortFunc(out, worth)
+	return out
+}
+
+func (p *planner) rank(w worker) rank {
+	return rank{
+		assigned: w.pod.Spec.NodeName != "", ready: workernode.Ready(w.pod), busy: p.Slurm.busy(w.node), drains: p.drains(w),
+		phase: phaseRank(w.pod), cost: deletionCost(w.pod), deadline: p.deadline(w), readySince: readySince(w.pod),
+	}
+}
+
+// worth compares two workers: the one that should go first is the lesser. It is a strict order.
+func worth(a, b worker) int {
+	x, y := &a.rank, &b.rank
+	for _, c := range [...]int{
+		boolean(x.assigned, y.assigned), x.phase - y.phase, boolean(x.ready, y.ready), cmp.Compare(x.cost, y.cost),
+		x.deadline.Compare(y.deadline), boolean(x.busy, y.busy), -boolean(x.drains, y.drains), b.ordinal - a.ordinal,
+		y.readySince.Compare(x.readySince), b.pod.CreationTimestamp.Compare(a.pod.CreationTimestamp.Time),
+	} {
+		if c != 0 {
+			return c
+		}
+	}
+	return cmp.Compare(a.pod.Name, b.pod.Name)
 }
 
 // deadline is when a worker's jobs must have ended, as Slurm says or, while it says nothing, as it last did.
@@ -65,7 +88,11 @@ func phaseRank(pod *corev1.Pod) int {
 }
 
 func deletionCost(pod *corev1.Pod) int {
-	n, err := strconv.ParseInt(pod.Annotations[v1beta1.AnnotationPodDeletionCost], 10, 32)
+	text := pod.Annotations[v1beta1.AnnotationPodDeletionCost]
+	if text == "" {
+		return 0
+	}
+	n, err := strconv.ParseInt(text, 10, 32)
 	if err != nil {
 		return 0
 	}

@@ -121,11 +121,14 @@ func (p *planner) sharedHostnames() {
 // only cordoned is made again, drained: Slurm still has its record. A cordoned node that
 // never had a worker gets none.
 func (p *planner) wantedPlaces() []string {
+	if p.wanted != nil {
+		return p.wanted
+	}
 	there := map[string]bool{}
 	for _, w := range p.live {
 		there[w.slot] = true
 	}
-	var out []string
+	out := []string{}
 	for name, at := range p.places {
 		_, recorded := p.Slurm.Nodes[at.hostname]
 		if at.run || at.stay && there[name] || at.cordoned && (recorded && p.Slurm.Known || p.taken[name]) {
@@ -133,6 +136,7 @@ func (p *planner) wantedPlaces() []string {
 		}
 	}
 	slices.Sort(out)
+	p.wanted = out
 	return out
 }
 

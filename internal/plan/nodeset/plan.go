@@ -36,6 +36,7 @@ type planner struct {
 	collisions *int32
 	// places are the Kubernetes nodes of a NodeSet in DaemonSet mode.
 	places map[string]place
+	wanted []string
 	// reserves: a reservation is being made. leftRecords: some of a deleted NodeSet are still in Slurm.
 	reserves, leftRecords bool
 	// deletes counts the deletions, unknown those of pods that Slurm doesn't know.

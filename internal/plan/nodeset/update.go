@@ -29,12 +29,14 @@ func (p *planner) condemned() map[string]doom {
 		}
 		return out
 	}
-	ranked := slices.Clone(p.live)
-	slices.SortStableFunc(ranked, p.worth)
+	surplus := len(p.live) - int(p.desired())
+	var ranked []worker
+	if p.daemon() || surplus > 0 || slices.ContainsFunc(p.live, func(w worker) bool { return w.old }) {
+		ranked = p.ranked()
+	}
 	if p.daemon() {
 		p.misplaced(ranked, out)
 	} else {
-		surplus := len(p.live) - int(p.desired())
 		for _, w := range ranked[:max(0, surplus)] {
 			out[w.pod.Name] = doom{why: fmt.Sprintf("scale-in to %d workers", p.desired()), scaled: true, event: v1beta1.EventScalingDown}
 		}

@@ -20,6 +20,8 @@ type worker struct {
 	// node is its name in Slurm.
 	node string
 	old  bool
+	// rank is set once the order is asked for.
+	rank rank
 }
 
 // sort tells the pods apart by their state and scaling mode.

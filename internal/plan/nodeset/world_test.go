@@ -135,6 +135,9 @@ func (w *world) start(pod *corev1.Pod) {
 			n = &slurm.Node{Name: SlurmNode(pod), States: slurm.StatesOf(slurm.NodeIdle)}
 		case n.States.Has(slurm.NodeNotResponding):
 			n.States = slurm.StatesOf(append([]string{slurm.NodeIdle}, without(n.States, slurm.NodeDown, slurm.NodeNotResponding)...)...)
+			if !n.States.Has(slurm.NodeDrain) {
+				n.Reason = "" // ReturnToService=2
+			}
 		}
 		w.nodes[n.Name] = n
 		return
