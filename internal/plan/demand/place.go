@@ -83,6 +83,9 @@ func (p *planner) place(m *matched) ([]choice, *verdict) {
 		}
 	}
 	for _, classes := range m.classes {
+		if !slices.ContainsFunc(classes, func(c *class) bool { return c.soon }) {
+			continue // there is nothing that wasn't counted on
+		}
 		if found := m.choose(slices.Concat(p.existing(m, classes, true), p.fresh(m, classes))); found != nil {
 			return found, nil
 		}
@@ -110,10 +113,10 @@ func (p *planner) try(m *matched, classes []*class) []choice {
 	return m.choose(slices.Concat(there, fresh))
 }
 
-// existing are the nodes that are there or on their way. If ends count, busy ones whose jobs end soon
+// existing are the nodes that are there or on their way, until it is called again. If ends count, busy ones whose jobs end soon
 // are whole again.
 func (p *planner) existing(m *matched, classes []*class, ends bool) []candidate {
-	var out []candidate
+	out := p.scratch[:0]
 	for _, c := range classes {
 		bins := c.bins
 		if ends {
@@ -130,6 +133,7 @@ func (p *planner) existing(m *matched, classes []*class, ends bool) []candidate 
 			}
 		}
 	}
+	p.scratch = out
 	if m.nodes == 1 && len(m.perJob) == 0 {
 		// A job that fits into one node goes where the least is left, so that whole nodes stay free.
 		best := -1

@@ -22,6 +22,8 @@ type planner struct {
 	sets     []tally
 	// ends are when the jobs on a node end at the latest.
 	ends map[string]time.Time
+	// scratch is memory for candidates.
+	scratch []candidate
 	// used is what the job that is being placed uses, by set: workers to add, be they its own (counted)
 	// or another job's (0), and workers on their way.
 	used struct {
@@ -209,7 +211,7 @@ func (p *planner) addNode(set int, n *slurm.Node) {
 	}
 	b := &bin{left: left, nodes: 1, names: []string{n.Name}, idle: idle}
 	if end := p.ends[n.Name]; !idle && !end.IsZero() && !end.After(p.Now.Add(soon)) {
-		b.soon = true
+		b.soon, c.soon = true, true
 	}
 	switch {
 	case left.cpus > 0:

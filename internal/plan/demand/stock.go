@@ -16,6 +16,8 @@ type class struct {
 	shape      Shape
 	// bins have CPUs left, full have none but will soon.
 	bins, full []*bin
+	// soon: it has such bins.
+	soon bool
 	// spare is how many workers of the class could be added.
 	spare int
 }
