@@ -214,7 +214,7 @@ func (s *scaling) carryOut(ctx context.Context, n *v1beta1.NodeSet, set demand.S
 	return nil
 }
 
-// report writes the condition and what is to be remembered, and tells a change of the reason in an event.
+// report writes the condition and what is to be remembered, and tells in an event what keeps it from scaling.
 func (r *autoscaler) report(ctx context.Context, n *v1beta1.NodeSet, active bool, reason, message string, worker *v1beta1.NodeSetCapacity) error {
 	before := n.DeepCopy()
 	old := meta.FindStatusCondition(n.Status.Conditions, v1beta1.ConditionAutoscaling)
@@ -226,7 +226,7 @@ func (r *autoscaler) report(ctx context.Context, n *v1beta1.NodeSet, active bool
 	if err := r.patchStatus(ctx, before, n); err != nil {
 		return err
 	}
-	if changed && reason != v1beta1.ReasonScalingUp && reason != v1beta1.ReasonScalingDown {
+	if changed && (!active || reason == v1beta1.ReasonLimitedByMaximum) { // a change of the number has its own event
 		kind := corev1.EventTypeNormal
 		if !active {
 			kind = corev1.EventTypeWarning
