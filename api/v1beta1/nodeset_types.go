@@ -159,6 +159,13 @@ type NodeSetSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
 
+	// TopologyFromLabels says by labels of its Kubernetes node where a worker is in Slurm's
+	// topologies. An annotation topology.slinky.slurm.net/spec of the node comes before it.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	TopologyFromLabels []LabelTopology `json:"topologyFromLabels,omitempty"`
+
 	// WorkloadDisruptionProtection blocks the eviction of workers with jobs.
 	// +optional
 	// +default=true
@@ -168,6 +175,30 @@ type NodeSetSpec struct {
 	// +optional
 	// +default="Never"
 	PruneSlurmNodeRecords PrunePolicy `json:"pruneSlurmNodeRecords,omitempty"`
+}
+
+// LabelTopology is a place in one topology of topology.yaml.
+type LabelTopology struct {
+	// Topology is its name in topology.yaml.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9][A-Za-z0-9_.-]*$`
+	Topology string `json:"topology"`
+
+	// Root is a switch of a tree below which the labels' values are switches. Slurm makes those
+	// that don't exist. Without it all have to exist, and so has the block of a block topology.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9][A-Za-z0-9_.-]*$`
+	Root string `json:"root,omitempty"`
+
+	// Labels are keys of node labels, from the outermost switch to the node's own; one for a
+	// block. A node that lacks one of them isn't placed.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	Labels []string `json:"labels"`
 }
 
 // NodeSetPartition configures a partition with the nodes of one NodeSet.

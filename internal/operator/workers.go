@@ -39,6 +39,11 @@ func (c *carrier) update(ctx context.Context, s nodeset.Step) error {
 		c.refused = append(c.refused, fmt.Sprintf("%s: %v", u.Blame, err))
 		return nil
 	}
+	if errors.Is(err, slurm.ErrNotFound) {
+		// Its record has just gone: what comes next is planned without it.
+		_, _, err = c.view.Refresh(ctx, s.Node)
+		return err
+	}
 	if err != nil {
 		return err
 	}

@@ -234,7 +234,7 @@ info=$(scontrol show node "$node")
 why=$(echo "$info" | sed -n 's/^ *Reason=\(.*\) \[[^]]*\]$/\1/p')
 echo "$info" | grep -q '^ *State=[^ ]*\(DRAIN\|DOWN\|FAIL\)' || why=
 case $why in
-''|'` + v1beta1.OperatorReasonPrefix + `'*|'Not responding'*|'Low '*|gres/*) why='` + v1beta1.ReasonPodTerminating + `' ;;
+''|'` + v1beta1.OperatorReasonPrefix + `'*|'Not responding'*|'Low '*|gres/*|'Failed to set topology'*) why='` + v1beta1.ReasonPodTerminating + `' ;;
 esac
 exec scontrol update nodename="$node" state=down reason="$why"
 `

@@ -1,11 +1,15 @@
 package nodeset
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
 	"github.com/slinky-hpc/slinky/internal/plan/workernode"
 )
+
+// maxRefused is how many workers with a refused registration are told one by one.
+const maxRefused = 5
 
 // keepInStep keeps each worker's pod and Slurm node in step with each other. A pod that is
 // deleted in this plan is not written to as well.
@@ -16,6 +20,7 @@ func (p *planner) keepInStep(condemned map[string]doom) {
 			deleted[s.Pod.Name] = true
 		}
 	}
+	refused := 0
 	for _, w := range p.workers() {
 		if deleted[w.pod.Name] {
 			continue
@@ -34,8 +39,14 @@ func (p *planner) keepInStep(condemned map[string]doom) {
 		if len(side.Conditions)+len(side.Gone) > 0 {
 			p.step(Step{Action: Mirror, Pod: identity(w.pod), Node: w.node, Reason: "Slurm node " + w.node + " is " + n.States.String(), Side: &side})
 		}
-		if side.Problem != "" {
+		if side.Problem == "" {
+			continue
+		}
+		if refused++; refused <= maxRefused {
 			p.problem(v1beta1.ReasonInvalidRegistration, side.Problem)
 		}
+	}
+	if more := refused - maxRefused; more > 0 {
+		p.problem(v1beta1.ReasonInvalidRegistration, fmt.Sprintf("the same is true of %d more: sinfo --states=inval,drain", more))
 	}
 }

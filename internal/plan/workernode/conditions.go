@@ -95,9 +95,9 @@ func drainedBy(n slurm.Node) string {
 	return "Slurm node " + n.Name + " was drained in Slurm" + by + ": " + n.Reason + "; it stays so until it is resumed there"
 }
 
-// shortOf are the reasons that slurmctld gives a node which reports less than it should have.
-func shortOf() []string {
-	return []string{"Low RealMemory", "Low socket*core*thread count", "Low CPUs", "Low TmpDisk", "count reported lower than configured"}
+// refusals are the reasons that slurmctld gives a node whose registration it doesn't take.
+func refusals() []string {
+	return []string{"Low RealMemory", "Low socket*core*thread count", "Low CPUs", "Low TmpDisk", "count reported lower than configured", "Failed to set topology"}
 }
 
 // problem tells when Slurm refuses what slurmd says about its machine.
@@ -106,21 +106,18 @@ func (p *planner) problem() {
 	if !p.Known || !p.Registered {
 		return
 	}
-	refused := n.States.HasAny(slurm.NodeInvalid, slurm.NodeInvalidReg) || slices.ContainsFunc(shortOf(), func(text string) bool {
-		return strings.Contains(n.Reason, text)
-	})
-	if !refused {
+	invalid := n.States.HasAny(slurm.NodeInvalid, slurm.NodeInvalidReg)
+	if !invalid && !slices.ContainsFunc(refusals(), func(text string) bool { return strings.Contains(n.Reason, text) }) {
 		return
 	}
 	reason := n.Reason
 	if reason == "" {
 		reason = "no reason is given; slurmctld's log has it"
 	}
-	if !n.States.HasAny(slurm.NodeInvalid, slurm.NodeInvalidReg) {
-		p.plan.Problem = "Slurm node " + p.Name + " is out of service since slurmd reported less than Slurm had on record (" + reason +
-			"): resume it once that is mended (scontrol update nodename=" + p.Name + " state=resume), or delete its pod"
-		return
+	p.plan.Problem = "Slurm node " + p.Name + " is out of service, for Slurm refused what its slurmd registered (" + reason + "): "
+	if invalid {
+		p.plan.Problem += "correct extraConf, the limits, gres.conf or the topology, then delete its pod"
+	} else {
+		p.plan.Problem += "once that is mended, resume it (scontrol update nodename=" + p.Name + " state=resume) or delete its pod"
 	}
-	p.plan.Problem = "Slurm node " + p.Name + " is out of service, for slurmd reports less than Slurm has on record (" + reason +
-		"): correct extraConf, the limits or gres.conf, and delete its pod"
 }

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/slinky-hpc/slinky/api/v1beta1"
 	"github.com/slinky-hpc/slinky/slurm"
 )
@@ -123,47 +121,4 @@ func withFeatures(have, want []string) []string {
 		return have
 	}
 	return append(kept, want...)
-}
-
-// Topology is where a worker on a Kubernetes node is in Slurm's topology, empty for nowhere.
-func Topology(set *v1beta1.NodeSet, n *corev1.Node) string {
-	if t := strings.TrimSpace(n.Annotations[v1beta1.AnnotationTopology]); t != "" {
-		return t
-	}
-	return strings.TrimSpace(set.Spec.Template.Metadata.Annotations[v1beta1.AnnotationTopology])
-}
-
-func (p *planner) topology() (want string, known bool) {
-	if p.Kube == nil {
-		return "", false
-	}
-	return Topology(p.NodeSet, p.Kube), true
-}
-
-// annotateTopology puts the topology where slurmd reads it when it starts again.
-func (p *planner) annotateTopology() {
-	want, known := p.topology()
-	have := p.Pod.Annotations[v1beta1.AnnotationTopology]
-	// The pod's own is removed last: it tells that what Slurm has comes from here.
-	clearing := want == "" && p.Known && p.Registered && p.Slurm.Topology != ""
-	if !known || want == have || clearing {
-		return
-	}
-	var value *string
-	if want != "" {
-		value = &want
-	}
-	p.annotate(v1beta1.AnnotationTopology, value)
-	p.plan.Why = append(p.plan.Why, "Kubernetes node "+p.Kube.Name+" is at "+want)
-}
-
-// sameTopology compares lists of topology:place, whatever their order.
-func sameTopology(a, b string) bool {
-	if a == b {
-		return true
-	}
-	x, y := strings.Split(a, ","), strings.Split(b, ",")
-	slices.Sort(x)
-	slices.Sort(y)
-	return slices.Equal(x, y)
 }

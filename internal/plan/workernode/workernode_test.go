@@ -288,6 +288,17 @@ func TestMarkOf(t *testing.T) {
 	}
 }
 
+func fromLabels(f *Facts) {
+	f.NodeSet.Spec.TopologyFromLabels = []v1beta1.LabelTopology{
+		{Topology: "tree", Root: "top", Labels: []string{corev1.LabelTopologyZone, "example.com/rack"}}, {Topology: "block", Labels: []string{"example.com/rack"}}}
+}
+
+func rack(zone, rack string) change {
+	return func(f *Facts) {
+		f.Kube.Labels = map[string]string{corev1.LabelTopologyZone: zone, "example.com/rack": rack}
+	}
+}
+
 func TestCheck49Topology(t *testing.T) {
 	in := func(topology string) change { return func(f *Facts) { f.Slurm.Topology = topology } }
 	const key = v1beta1.AnnotationTopology
@@ -304,6 +315,13 @@ func TestCheck49Topology(t *testing.T) {
 		"from the template":           {worker(template, onPod(key, "tree:s9"), in("tree:s9")), nil},
 		"the node is more exact":      {worker(template, onPod(key, "tree:s9"), in("tree:s9"), onKube(key, "tree:s1")), []string{"describe topology=tree:s1", "spec=tree:s1"}},
 		"for the pod, without Slurm":  {worker(onKube(key, "tree:s1"), noSlurm), []string{"spec=tree:s1"}},
+		"labels":                      {worker(fromLabels, rack("z1", "r7")), []string{"describe topology=tree:top:z1:r7,block:r7", "spec=tree:top:z1:r7,block:r7"}},
+		"labels are known":            {worker(fromLabels, rack("z1", "r7"), onPod(key, "tree:top:z1:r7,block:r7"), in("tree:top:z1:r7,block:r7")), nil},
+		"one label is missing":        {worker(fromLabels, rack("", "r7")), []string{"describe topology=block:r7", "spec=block:r7"}},
+		"no circles":                  {worker(fromLabels, rack("top", "r7")), []string{"describe topology=block:r7", "spec=block:r7"}},
+		"no long numbers":             {worker(fromLabels, rack("z1", "r12345678901234567890")), nil},
+		"an annotation before labels": {worker(fromLabels, rack("z1", "r7"), onKube(key, "tree:s1")), []string{"describe topology=tree:s1", "spec=tree:s1"}},
+		"labels before the template":  {worker(template, fromLabels, rack("z1", "r7")), []string{"describe topology=tree:top:z1:r7,block:r7", "spec=tree:top:z1:r7,block:r7"}},
 		"not where node is not known": {worker(onPod(key, "tree:s1"), in("tree:s1"), noKube), nil},
 	}.run(t)
 }
@@ -389,7 +407,7 @@ func TestTransitionTime(t *testing.T) {
 func TestRefusedRegistrationIsAProblem(t *testing.T) {
 	for reason, refused := range map[string]bool{
 		"Low RealMemory (reported:1000 < 100.00% of configured:2000)": true, "gres/gpu count reported lower than configured (0 < 8)": true,
-		"Low socket*core*thread count, Low CPUs": true, "Low power": false, "bad disk": false, "": false,
+		"Low socket*core*thread count, Low CPUs": true, "Failed to set topology 'tree:s9'": true, "Low power": false, "bad disk": false, "": false,
 	} {
 		f := worker(func(f *Facts) { f.Slurm.Reason = reason }, states("IDLE", "DRAIN"))
 		if p := Make(f).Problem; (p != "") != refused || refused && (!strings.Contains(p, reason) || !strings.Contains(p, "cpu-0")) {
