@@ -38,6 +38,13 @@ func (f *fakeSlurm) get(name string) slurm.Node {
 	return f.nodes[name]
 }
 
+// count is the number of writes to nodes so far.
+func (f *fakeSlurm) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.updates
+}
+
 func (f *fakeSlurm) JobStates(context.Context) ([]slurm.JobState, error) { return nil, nil }
 func (f *fakeSlurm) Jobs(context.Context) ([]slurm.Job, error)           { return nil, nil }
 
