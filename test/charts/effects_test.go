@@ -117,6 +117,7 @@ func rights(t *testing.T, role *unstructured.Unstructured) []string {
 
 // S163, S167: pull secrets, pull policy, registry and scheduling reach every pod of every chart.
 func TestEveryPod(t *testing.T) {
+	helm(t)
 	const anywhere = "registry.example.com/mirror"
 	scheduling := "nodeSelector: {pool: x}, affinity: {nodeAffinity: {}}, tolerations: [{operator: Exists}]"
 	for name, values := range map[string]string{

@@ -70,17 +70,17 @@ func tidy(text string) string {
 	return out.String()
 }
 
-// The order of maps in values, or a second rendering, changes nothing: tools that compare see no change.
+// A second rendering changes nothing: tools that compare see no change.
 func TestSameValuesSameBytes(t *testing.T) {
 	helm(t)
-	for _, c := range cases(t) {
-		t.Run(c.chart+"/"+c.name, func(t *testing.T) {
-			t.Parallel()
-			first, err := template(t, c.chart, c.values)
+	for _, name := range []string{"slurm", "slurm-operator"} {
+		t.Run(name, func(t *testing.T) {
+			values := read(t, "testdata", name, "everything.yaml")
+			first, err := template(t, name, values)
 			if err != nil {
 				t.Fatal(err)
 			}
-			second, err := template(t, c.chart, c.values)
+			second, err := template(t, name, values)
 			if err != nil {
 				t.Fatal(err)
 			}
