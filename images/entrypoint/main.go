@@ -17,6 +17,9 @@ import (
 // grace is short: by the time it counts, one daemon of the container is dead already.
 const grace = 10 * time.Second
 
+// pause is how long a program beside the container's own is left alone before it is started again; each time doubles it.
+const pause = time.Second
+
 func main() {
 	if len(os.Args) < 2 {
 		fmt.Fprintln(os.Stderr, "usage: entrypoint ROLE [ARGUMENT...]")
@@ -42,6 +45,16 @@ func run(role string, args []string) (int, error) {
 			return 0, err
 		}
 	}
+	for _, path := range todo.stale {
+		if err := remove(path); err != nil {
+			return 0, err
+		}
+	}
+	if todo.pam != "" {
+		if err := writePam(pamSshd, todo.pam); err != nil {
+			return 0, err
+		}
+	}
 	for _, b := range todo.before {
 		cmd := exec.Command(b[0], b[1:]...)
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
@@ -54,7 +67,7 @@ func run(role string, args []string) (int, error) {
 			return 0, err
 		}
 	}
-	s := supervisor{signals: signals, log: os.Stderr, grace: grace, vital: "-1000"}
+	s := supervisor{signals: signals, log: os.Stderr, grace: grace, pause: pause, vital: "-1000"}
 	if slices.ContainsFunc(todo.processes, func(p process) bool { return p.notify }) {
 		if s.notify, err = listenNotify(os.TempDir(), "/run/slurmctld", "/run/slurm", "/run"); err != nil {
 			return 0, err

@@ -25,6 +25,14 @@ type process struct {
 	notify bool
 	// vital means that the kernel, short of memory, shall take others before this one.
 	vital bool
+	// aside means that the container doesn't fall with the program, which is started again instead.
+	aside bool
+}
+
+// beside is p as one that the container doesn't fall with.
+func (p process) beside() process {
+	p.aside = true
+	return p
 }
 
 // folder must exist before the programs start. Its owner is set only if the container runs as root.
@@ -43,6 +51,8 @@ type surroundings struct {
 // start is what a container does.
 type start struct {
 	folders   []folder
+	stale     []string   // files of an earlier run that must go
+	pam       string     // rule for sshd's accounts
 	before    [][]string // commands that run to their end first
 	processes []process
 }
@@ -86,10 +96,12 @@ func planSlurmd(args []string, s surroundings) (start, error) {
 	if err != nil {
 		return start{}, err
 	}
-	return start{
+	out := start{
 		folders:   []folder{{"/run/slurm", 0}, {"/var/spool/slurmd", 0}},
 		processes: []process{{name: "slurmd", args: append([]string{"slurmd", "--systemd"}, args...), notify: true, vital: true}},
-	}, nil
+	}
+	addWorkerSsh(&out, s)
+	return out, nil
 }
 
 func planSlurmdbd(args []string, s surroundings) (start, error) {
@@ -116,15 +128,11 @@ func sackd(args []string, s surroundings) process {
 
 // planLogin starts sssd only where it is installed and configured.
 func planLogin(args []string, s surroundings) (start, error) {
-	sshd := append([]string{"/usr/sbin/sshd", "-D", "-e"}, options(s, "SSHD_OPTIONS", args)...)
-	out := start{
-		folders:   []folder{{"/run/slurm", slurmID}, {"/run/sshd", 0}},
-		before:    [][]string{{"ssh-keygen", "-A"}},
-		processes: []process{sackd(nil, s), {name: "sshd", args: sshd}},
-	}
-	if s.exists("/usr/sbin/sssd") && s.exists("/etc/sssd/sssd.conf") {
-		sssd := append([]string{"/usr/sbin/sssd", "-i", "--logger=stderr"}, options(s, "SSSD_OPTIONS", nil)...)
-		out.processes = append(out.processes, process{name: "sssd", args: sssd})
+	out := start{folders: []folder{{"/run/slurm", slurmID}}, processes: []process{sackd(nil, s), sshd(args, s)}}
+	addSshd(&out, s)
+	if usesSssd(s) {
+		out.stale = []string{sssdPid}
+		out.processes = append(out.processes, sssd(s))
 	}
 	return out, nil
 }

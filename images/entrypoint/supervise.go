@@ -19,8 +19,10 @@ type supervisor struct {
 	signals <-chan os.Signal
 	log     io.Writer
 	grace   time.Duration // between SIGTERM and SIGKILL once the container ends by itself
+	pause   time.Duration // before a program beside the container's own is started again, for the first time
 	notify  *notifySocket // nil if no program uses it
 	vital   string        // the oom_score_adj of vital programs, and of this process beside them
+	given   []byte        // the oom_score_adj of all others
 }
 
 type ended struct {
@@ -35,12 +37,12 @@ func (s *supervisor) run(programs []process) (int, error) {
 		return 0, fmt.Errorf("become the parent of orphans: %w", err)
 	}
 	alive := map[int]process{}
-	given, err := os.ReadFile(oomScore)
-	if err != nil {
+	var err error
+	if s.given, err = os.ReadFile(oomScore); err != nil {
 		return 0, err
 	}
 	for _, p := range programs {
-		s.setScore(p.vital, given)
+		s.setScore(p.vital)
 		pid, err := s.start(p)
 		if err != nil {
 			signalAll(alive, syscall.SIGKILL)
@@ -49,10 +51,11 @@ func (s *supervisor) run(programs []process) (int, error) {
 		alive[pid] = p
 	}
 	// The container ends with this process, so jobs must go before it.
-	s.setScore(slices.ContainsFunc(programs, func(p process) bool { return p.vital }), given)
+	vital := slices.ContainsFunc(programs, func(p process) bool { return p.vital })
+	s.setScore(vital)
 	ends := make(chan ended)
 	go reap(ends)
-	return s.loop(alive, ends), nil
+	return s.loop(alive, ends, newRestarts(s.pause, len(programs), vital)), nil
 }
 
 const oomScore = "/proc/self/oom_score_adj"
@@ -60,15 +63,15 @@ const oomScore = "/proc/self/oom_score_adj"
 // setScore says how willingly the kernel takes this process, and what it starts from now on,
 // when memory runs out. Only a container with CAP_SYS_RESOURCE can ask for less than it was
 // given; another one goes on as it is.
-func (s *supervisor) setScore(vital bool, given []byte) {
-	score := given
+func (s *supervisor) setScore(vital bool) {
+	score := s.given
 	if vital {
 		score = []byte(s.vital)
 	}
 	_ = os.WriteFile(oomScore, score, 0)
 }
 
-func (s *supervisor) loop(alive map[int]process, ends <-chan ended) int {
+func (s *supervisor) loop(alive map[int]process, ends <-chan ended, again *restarts) int {
 	var (
 		code     int
 		decided  bool // code is final
@@ -97,6 +100,12 @@ func (s *supervisor) loop(alive map[int]process, ends <-chan ended) int {
 				continue
 			}
 			delete(alive, e.pid)
+			if p.aside {
+				if !decided && !stopping {
+					fmt.Fprintf(s.log, "entrypoint: %s ended (%s); it is started again in %s\n", p.name, describe(e.status), again.later(p))
+				}
+				continue
+			}
 			if !decided {
 				decided, code = true, exitCode(e.status, stopping)
 				if !stopping {
@@ -105,6 +114,10 @@ func (s *supervisor) loop(alive map[int]process, ends <-chan ended) int {
 				}
 				signalAll(alive, syscall.SIGTERM)
 				killAt = time.After(s.grace)
+			}
+		case p := <-again.due:
+			if !decided && !stopping {
+				s.startAgain(p, alive, again)
 			}
 		case <-killAt:
 			signalAll(alive, syscall.SIGKILL)

@@ -30,15 +30,17 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// superviseForTest runs each argument as a shell script; "notify" is the daemon that re-executes itself.
+// superviseForTest runs each argument as a shell script, beside the others if it begins with "beside "; "notify" is the daemon that
+// re-executes itself.
 func superviseForTest() {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM)
-	s := supervisor{signals: signals, log: os.Stderr, grace: 50 * time.Millisecond, vital: "700"}
+	s := supervisor{signals: signals, log: os.Stderr, grace: 50 * time.Millisecond, pause: time.Millisecond, vital: "700"}
 	var programs []process
 	for _, script := range os.Args[1:] {
 		if script != "notify" {
-			programs = append(programs, process{name: script, args: []string{"sh", "-c", script}, vital: strings.Contains(script, "vital")})
+			text, aside := strings.CutPrefix(script, "beside ")
+			programs = append(programs, process{name: script, args: []string{"sh", "-c", text}, aside: aside, vital: strings.Contains(script, "vital")})
 			continue
 		}
 		var err error
@@ -176,6 +178,26 @@ func TestVitalProgramsAndTheSupervisorAreTakenLast(t *testing.T) {
 			t.Fatal(err)
 		}
 		code(t, cmd)
+	}
+}
+
+func TestProgramBesideIsStartedAgain(t *testing.T) {
+	given, err := os.ReadFile(oomScore)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What users start by it isn't vital, as the container's own program is.
+	cmd, stdout, stderr := supervised(t, "# vital\ntrap 'exit 3' TERM; while :; do sleep 0.05; done", "beside cat /proc/self/oom_score_adj; exit 1")
+	for range 3 {
+		if line, err := stdout.ReadString('\n'); line != string(given) {
+			t.Fatalf("program says %q, %v, want %q", line, err, given)
+		}
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if got := code(t, cmd); got != 3 || !strings.Contains(stderr.String(), "it is started again in 2ms") {
+		t.Errorf("code %d, want the daemon's 3; log %q", got, stderr)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 
 // debianImages hold Slurm and what a job or a pod may want to run; ownImages hold our programs.
 func debianImages() []string {
-	return []string{"debian", "slurmctld", "slurmd", "slurmrestd", "slurmdbd", "login", "mariadb"}
+	return []string{"debian", "slurmctld", "slurmd", "slurmrestd", "slurmdbd", "login", "mariadb", "openldap"}
 }
 
 func programImages(o Options) []string {

@@ -56,6 +56,7 @@ func (s *suite) testLoginSet(t *testing.T) {
 	t.Run("scale", l.testScaleLogin)
 	t.Run("a user's host keys are used", l.testOwnHostKeys)
 	t.Run("two owners of one name", l.testTwoOwners)
+	t.Run("ssh of workers", func(t *testing.T) { l.testWorkerSsh(t, all["nodeset"]) })
 	t.Run("a deleted Secret means new host keys", l.testNewHostKeys)
 }
 
@@ -258,6 +259,41 @@ func (l loginSuite) testTwoOwners(t *testing.T) {
 	if err := l.admin.Get(t.Context(), types.NamespacedName{Namespace: loginNamespace, Name: "second"}, &appsv1.Deployment{}); err == nil {
 		t.Error("there is a Deployment with somebody else's host keys")
 	}
+}
+
+// testWorkerSsh has a NodeSet with ssh, and one whose ConfigMap has the name of the LoginSet's.
+func (l loginSuite) testWorkerSsh(t *testing.T, workers reconcile.Reconciler) {
+	for _, name := range []string{"workers", "login"} {
+		n := &v1beta1.NodeSet{ObjectMeta: metav1.ObjectMeta{Namespace: loginNamespace, Name: name}}
+		n.Spec.ControllerRef.Name = "slurm"
+		n.Spec.Ssh = &v1beta1.NodeSetSsh{Enabled: true, SssdConfRef: corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "sssd"}, Key: "sssd.conf"}}
+		l.create(t, n)
+	}
+	reconcileWorkers := func(name string) error {
+		_, err := workers.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: loginNamespace, Name: name}})
+		return err
+	}
+	if err := reconcileWorkers("workers"); err != nil {
+		t.Fatal(err)
+	}
+	config := &corev1.ConfigMap{}
+	l.get(t, loginNamespace, "workers-ssh-config", config)
+	if !strings.Contains(config.Data["sshd_config"], "AuthenticationMethods publickey password\n") || !metav1.IsControlledBy(config, mustGet(t, l, "workers", &v1beta1.NodeSet{})) {
+		t.Errorf("ConfigMap %+v", config)
+	}
+	if err := reconcileWorkers("login"); err == nil || !strings.Contains(err.Error(), "login-ssh-config: an object of this name exists and doesn't belong to NodeSet login") {
+		t.Errorf("got error %v", err)
+	}
+	l.get(t, loginNamespace, "login-ssh-config", config)
+	if strings.Contains(config.Data["sshd_config"], "AuthenticationMethods") {
+		t.Error("the LoginSet's sshd_config was changed")
+	}
+}
+
+func mustGet[T client.Object](t *testing.T, l loginSuite, name string, o T) T {
+	t.Helper()
+	l.get(t, loginNamespace, name, o)
+	return o
 }
 
 func (l loginSuite) testNewHostKeys(t *testing.T) {

@@ -54,8 +54,11 @@ func (r *nodeSetReconciler) setup(mgr ctrl.Manager, slurmChanged chan event.Gene
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&v1beta1.NodeSet{}).
-		Owns(&corev1.Pod{}).
+		Owns(&corev1.Pod{}).Owns(&corev1.ConfigMap{}).
 		Watches(&v1beta1.Controller{}, requests(ofController)).
+		Watches(&corev1.Secret{}, requests(func(ctx context.Context, o client.Object) ([]types.NamespacedName, error) {
+			return r.find(ctx, o.GetNamespace(), func(n *v1beta1.NodeSet) bool { return names(nodeset.SssdConf(n), o.GetName()) })
+		})).
 		Watches(&corev1.Node{}, requests(r.onNode), builder.WithPredicates(nodeChanged())).
 		WatchesRawSource(source.Channel(slurmChanged, requests(ofController))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: r.workers(v1beta1.KindNodeSet), ReconciliationTimeout: reconcileTimeout}).
@@ -128,7 +131,7 @@ func (r *nodeSetReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	}
 	before := n.DeepCopy()
 	carrier := &carrier{nodeSetReconciler: r, set: n, view: view}
-	err = carrier.carryOut(ctx, plan.Steps)
+	err = errors.Join(r.applySshConfig(ctx, n), carrier.carryOut(ctx, plan.Steps))
 	for _, refused := range carrier.refused {
 		plan.Problems = append(plan.Problems, nodeset.Problem{Reason: v1beta1.ReasonInvalidSpec, Message: refused})
 	}
@@ -139,6 +142,15 @@ func (r *nodeSetReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	out, err := result(err, act.PatchStatus(ctx, r.Client, before, n), r.keepFinalizers(ctx, n, plan.Finalizers))
 	out.RequeueAfter = plan.Again
 	return out, err
+}
+
+// applySshConfig writes what the workers' sshd reads.
+func (r *nodeSetReconciler) applySshConfig(ctx context.Context, n *v1beta1.NodeSet) error {
+	config := nodeset.SshConfig(n)
+	if config == nil {
+		return nil
+	}
+	return r.applier.Apply(ctx, n, config)
 }
 
 // patience is how long after a NodeSet its Controller may come, in one manifest with it,

@@ -27,6 +27,9 @@ func (r *nodeSetReconciler) observe(ctx context.Context, n *v1beta1.NodeSet, c *
 		NodeConditions: r.NodeConditions, NotBefore: r.failures.notBefore(n.UID, now),
 	}
 	var err error
+	if facts.SssdConf, err = r.key(ctx, n.Namespace, nodeset.SssdConf(n)); err != nil {
+		return facts, err
+	}
 	if facts.Pods, err = r.podsOf(ctx, n); err != nil {
 		return facts, err
 	}

@@ -28,10 +28,11 @@ func TestGolden(t *testing.T) {
 	full.Auth.JwksFile = "/etc/slurm/jwks.json"
 	full.Accounting = &AccountingHost{Host: "slurm-accounting", Port: 6819}
 	full.Metrics = true
+	full.Contain = true
 	full.Prolog = []string{"20-b.sh", "10-a.sh"}
 	full.EpilogSlurmctld = []string{"done.sh"}
 	full.NodeSets = []NodeSet{{Name: "cpu", Partition: true, PartitionOptions: `State=UP  Default=YES AllowAccounts="a b"`}, {Name: "gpu"}}
-	full.Extra = "MaxNodeCount=4096\nSlurmctldParameters=Idle_On_Node_Suspend,enable_configless, \\\n\nauthaltparameters=max_token_lifespan=300,jwt_key=/elsewhere, # comment\n"
+	full.Extra = "MaxNodeCount=4096\nPrologFlags=Alloc\nSlurmctldParameters=Idle_On_Node_Suspend,enable_configless, \\\n\nauthaltparameters=max_token_lifespan=300,jwt_key=/elsewhere, # comment\n"
 
 	external := minimal()
 	external.External = true

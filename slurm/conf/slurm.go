@@ -67,6 +67,8 @@ type SlurmConf struct {
 	// PrologSlurmctld, EpilogSlurmctld, Prolog and Epilog are names of files in Dir.
 	PrologSlurmctld, EpilogSlurmctld, Prolog, Epilog []string
 	NodeSets                                         []NodeSet
+	// Contain gives every job a step for what comes to its nodes from outside, so that ssh sessions can be part of it.
+	Contain bool
 	// Extra holds a user's own lines.
 	Extra string
 	// AnyOption lets Extra hold options that Slurm 26.05 doesn't know.
@@ -156,6 +158,10 @@ func (c SlurmConf) plugins(d *Document) map[string]string {
 	}
 	shared["SlurmctldParameters"] = "enable_configless,reconfig_on_restart"
 	d.Set("SlurmctldParameters", shared["SlurmctldParameters"])
+	if c.Contain {
+		shared["PrologFlags"] = "contain"
+		d.Set("PrologFlags", shared["PrologFlags"])
+	}
 	if c.Metrics {
 		d.Set("MetricsType", "metrics/openmetrics")
 	}

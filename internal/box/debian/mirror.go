@@ -12,6 +12,9 @@ import (
 // Suite is the Debian suite that the box and the images are made of.
 const Suite = "forky"
 
+// StableSuite has the packages of the images that Suite lacks.
+const StableSuite = "trixie"
+
 // Mirror returns the address of the Debian mirror that this machine's apt uses.
 func Mirror(ctx context.Context) (string, error) {
 	text, err := hostcmd.Output(ctx, hostcmd.Cmd{

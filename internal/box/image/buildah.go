@@ -2,6 +2,7 @@ package image
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -220,10 +221,17 @@ func (s *store) writeAptSettings(ctx context.Context) error {
 	}
 	options = append(options,
 		`Dir::State::Lists "/mnt/lists/";`, `Dir::Cache::Archives "/mnt/archives/";`, `Dir::Etc::SourceList "/mnt/sources.list";`,
-		`Dir::Etc::SourceParts "-";`, `APT::Keep-Downloaded-Packages "true";`, `APT::Sandbox::User "root";`)
+		`Dir::Etc::SourceParts "-";`, `Dir::Etc::Preferences "/mnt/preferences";`, `APT::Keep-Downloaded-Packages "true";`, `APT::Sandbox::User "root";`)
 	if err := os.WriteFile(filepath.Join(s.home, "apt/conf/build"), []byte(strings.Join(options, "\n")+"\n"), 0o644); err != nil {
 		return err
 	}
-	sources := fmt.Sprintf("deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s main\n", mirror, debian.Suite)
-	return os.WriteFile(filepath.Join(s.home, "apt/sources.list"), []byte(sources), 0o644)
+	var sources string
+	for _, suite := range []string{debian.Suite, debian.StableSuite} {
+		sources += fmt.Sprintf("deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s main\n", mirror, suite)
+	}
+	preferences := fmt.Sprintf("Package: *\nPin: release n=%s\nPin-Priority: 100\n", debian.StableSuite)
+	return errors.Join(
+		os.WriteFile(filepath.Join(s.home, "apt/preferences"), []byte(preferences), 0o644),
+		os.WriteFile(filepath.Join(s.home, "apt/sources.list"), []byte(sources), 0o644),
+	)
 }

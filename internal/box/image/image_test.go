@@ -173,7 +173,7 @@ func TestChooseAddsParents(t *testing.T) {
 	for _, r := range chosen {
 		got = append(got, r.name)
 	}
-	if diff := cmp.Diff([]string{"debian", "slurm-base", "login", "pause"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"debian", "slurm-base", "slurm-ssh", "login", "pause"}, got); diff != "" {
 		t.Error(diff)
 	}
 	if _, err := choose([]string{"slurm"}); err == nil {

@@ -49,11 +49,17 @@ func recipes() []recipe {
 	}
 	base := slurm("slurm-base")
 	base.parent, base.inner = "debian", true
+	withSsh := slurm("slurm-ssh")
+	withSsh.inner = true
+	slurmd, login := slurm("slurmd"), slurm("login")
+	slurmd.parent, login.parent = withSsh.name, withSsh.name
 	return []recipe{
 		{name: "debian", ref: debianTag},
 		base,
-		slurm("slurmctld"), slurm("slurmd"), slurm("slurmrestd"), slurm("slurmdbd"), slurm("login"),
+		withSsh,
+		slurm("slurmctld"), slurmd, slurm("slurmrestd"), slurm("slurmdbd"), login,
 		{name: "mariadb", ref: registry + "mariadb:debian", parent: "debian"},
+		{name: "openldap", ref: registry + "openldap:debian", parent: "debian"},
 		{name: "pause", ref: Pause, pkg: "./images/pause", user: "65535:65535"},
 		{
 			name: "slurm-container", ref: registry + "slurm-container:" + SlurmVersion + "-debian", parent: "slurm-base", inner: true, extra: true,

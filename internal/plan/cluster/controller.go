@@ -197,6 +197,7 @@ func (f ControllerFacts) slurmConf(plan *Plan) conf.SlurmConf {
 			Name: pod, Address: strings.Join([]string{pod, c.InternalServiceName(), c.Namespace}, ".")})
 	}
 	out.NodeSets = f.nodeSets(plan)
+	out.Contain = slices.ContainsFunc(f.NodeSets, func(n v1beta1.NodeSet) bool { return n.Spec.Ssh != nil && n.Spec.Ssh.Enabled })
 	return out
 }
 

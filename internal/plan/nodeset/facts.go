@@ -33,6 +33,8 @@ type Facts struct {
 	NotBefore map[string]time.Time
 	Slurm     SlurmFacts
 	Now       time.Time
+	// SssdConf is the content that spec.ssh.sssdConfRef selects; nil where it doesn't exist or ssh is off.
+	SssdConf []byte
 
 	// Image is slurmd's where the NodeSet names none.
 	Image string

@@ -47,9 +47,7 @@ type planner struct {
 func Make(f Facts) Plan {
 	p := planner{Facts: f, taken: map[string]bool{}}
 	p.plan.Again = againLater
-	if ssh := f.NodeSet.Spec.Ssh; ssh != nil && ssh.Enabled {
-		p.problem(v1beta1.ReasonNotSupported, "spec.ssh has no effect in this version")
-	}
+	p.sshProblems()
 	p.revise()
 	p.sort()
 	p.findPlaces()

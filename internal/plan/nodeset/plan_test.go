@@ -171,12 +171,12 @@ func TestProblems(t *testing.T) {
 		change func(*v1beta1.NodeSetSpec)
 		want   string
 	}{
-		"extraConf":   {func(s *v1beta1.NodeSetSpec) { s.ExtraConf = "foo" }, `spec.extraConf: "foo" is not of the form Key=Value`},
-		"injection":   {func(s *v1beta1.NodeSetSpec) { s.ExtraConf = "Weight=1\nGres=gpu:8" }, "spec.extraConf: has a line break"},
-		"hostname":    {func(s *v1beta1.NodeSetSpec) { s.Template.PodSpec = raw(`{"hostname":"Bad_Name"}`) }, "spec.template.spec.hostname gives the host name"},
-		"template":    {func(s *v1beta1.NodeSetSpec) { s.Template.PodSpec = raw(`{"containers":7}`) }, "spec.template.spec: "},
-		"claim":       {func(s *v1beta1.NodeSetSpec) { s.VolumeClaimTemplates = []v1beta1.RawObject{raw(`{}`)} }, "spec.volumeClaimTemplates[0].metadata.name is empty"},
-		"unsupported": {func(s *v1beta1.NodeSetSpec) { s.Ssh = &v1beta1.NodeSetSsh{Enabled: true} }, "spec.ssh has no effect in this version"},
+		"extraConf": {func(s *v1beta1.NodeSetSpec) { s.ExtraConf = "foo" }, `spec.extraConf: "foo" is not of the form Key=Value`},
+		"injection": {func(s *v1beta1.NodeSetSpec) { s.ExtraConf = "Weight=1\nGres=gpu:8" }, "spec.extraConf: has a line break"},
+		"hostname":  {func(s *v1beta1.NodeSetSpec) { s.Template.PodSpec = raw(`{"hostname":"Bad_Name"}`) }, "spec.template.spec.hostname gives the host name"},
+		"template":  {func(s *v1beta1.NodeSetSpec) { s.Template.PodSpec = raw(`{"containers":7}`) }, "spec.template.spec: "},
+		"claim":     {func(s *v1beta1.NodeSetSpec) { s.VolumeClaimTemplates = []v1beta1.RawObject{raw(`{}`)} }, "spec.volumeClaimTemplates[0].metadata.name is empty"},
+		"sssd.conf": {func(s *v1beta1.NodeSetSpec) { s.Ssh = &v1beta1.NodeSetSsh{Enabled: true} }, `spec.ssh.sssdConfRef: there is no key ""`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -35,10 +35,12 @@ func (p *planner) base() (*corev1.Pod, error) {
 	if p.daemon() {
 		mode = v1beta1.ScalingModeDaemonSet
 	}
+	own := map[string]string{v1beta1.AnnotationDefaultContainer: v1beta1.NameSlurmd}
+	maps.Copy(own, p.sshAnnotations())
 	labels, annotations := overlay.Metadata(n, n.Spec.Template.Metadata, map[string]string{
 		v1beta1.LabelName: v1beta1.NameSlurmd, v1beta1.LabelInstance: n.Name, v1beta1.LabelComponent: v1beta1.ComponentWorker,
 		v1beta1.LabelCluster: p.Controller.Name, v1beta1.LabelRevisionHash: p.hash, v1beta1.LabelNodeSetScalingMode: string(mode),
-	}, map[string]string{v1beta1.AnnotationDefaultContainer: v1beta1.NameSlurmd})
+	}, own)
 	yes := true
 	return &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
@@ -192,7 +194,7 @@ func (p *planner) volumes() []corev1.Volume {
 		{Name: volumeEtc, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{DefaultMode: &mode, Sources: sources}}},
 		{Name: sidecar.VolumeLog, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}},
 	}
-	return volumes
+	return append(volumes, p.sshVolumes()...)
 }
 
 func (p *planner) slurmd() (corev1.Container, error) {
@@ -219,6 +221,7 @@ func (p *planner) slurmd() (corev1.Container, error) {
 			{Name: volumeEtc, MountPath: conf.Dir, ReadOnly: true}, {Name: sidecar.VolumeLog, MountPath: conf.LogDir},
 		},
 	}
+	p.addSsh(&main)
 	main, err = overlay.Container(main, p.NodeSet.Spec.Slurmd)
 	if err != nil {
 		return main, fmt.Errorf("slurmd: %w", err)

@@ -30,7 +30,7 @@ func (p *planner) sort() {
 	for i := range p.Pods {
 		pod := &p.Pods[i]
 		mode := modeOf(p.NodeSet, pod)
-		w := worker{pod: pod, node: SlurmNode(pod), old: p.hash != "" && !p.equal[pod.Labels[v1beta1.LabelRevisionHash]]}
+		w := worker{pod: pod, node: SlurmNode(pod), old: p.outdated(pod)}
 		if mode == v1beta1.ScalingModeDaemonSet {
 			w.slot = targetNode(pod)
 		} else {
@@ -59,6 +59,11 @@ func (p *planner) sort() {
 	}
 	slices.SortFunc(leaving, func(a, b Step) int { return strings.Compare(a.Pod.Name, b.Pod.Name) })
 	p.plan.Steps = append(p.plan.Steps, leaving...)
+}
+
+// outdated tells whether a new pod would differ from this one.
+func (p *planner) outdated(pod *corev1.Pod) bool {
+	return p.hash != "" && (!p.equal[pod.Labels[v1beta1.LabelRevisionHash]] || p.staleSsh(pod))
 }
 
 // modeOf is the scaling mode that a pod was made in.
