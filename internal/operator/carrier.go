@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -88,6 +89,8 @@ func (c *carrier) step(ctx context.Context, s nodeset.Step) error {
 		return c.own(ctx, s)
 	case nodeset.CreatePod:
 		return c.create(ctx, s)
+	case nodeset.AdoptPod:
+		return c.adopt(ctx, s)
 	case nodeset.DeletePod:
 		return c.delete(ctx, s)
 	case nodeset.Drain, nodeset.Undrain, nodeset.Resume, nodeset.Describe:
@@ -133,6 +136,19 @@ func (c *carrier) whoseIsIt(ctx context.Context, pod *corev1.Pod) error {
 		}
 	}
 	return fmt.Errorf("a pod of this name exists and doesn't belong to NodeSet %s: delete or rename one of them", c.set.Name)
+}
+
+// adopt makes the NodeSet the controller of a pod that has none.
+func (c *carrier) adopt(ctx context.Context, s nodeset.Step) error {
+	yes := true
+	owners := append(slices.Clone(s.Pod.OwnerReferences), metav1.OwnerReference{
+		APIVersion: v1beta1.GroupVersion.String(), Kind: v1beta1.KindNodeSet, Name: c.set.Name, UID: c.set.UID, Controller: &yes, BlockOwnerDeletion: &yes})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": s.Pod.UID, "resourceVersion": s.Pod.ResourceVersion, "ownerReferences": owners}})
+	if err != nil {
+		return err
+	}
+	return ignoreOther(c.Patch(ctx, s.Pod, client.RawPatch(types.MergePatchType, patch)))
 }
 
 // delete removes exactly the pod that was planned for. Where its Slurm node has to be

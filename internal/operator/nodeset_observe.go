@@ -30,7 +30,7 @@ func (r *nodeSetReconciler) observe(ctx context.Context, n *v1beta1.NodeSet, c *
 	if facts.SssdConf, err = r.key(ctx, n.Namespace, nodeset.SssdConf(n)); err != nil {
 		return facts, err
 	}
-	if facts.Pods, err = r.podsOf(ctx, n); err != nil {
+	if facts.Pods, facts.Orphans, err = r.podsOf(ctx, n); err != nil {
 		return facts, err
 	}
 	if facts.Nodes, err = r.kubeNodes(ctx); err != nil {
@@ -50,18 +50,22 @@ func (r *nodeSetReconciler) observe(ctx context.Context, n *v1beta1.NodeSet, c *
 	return facts, nil
 }
 
-func (r *nodeSetReconciler) podsOf(ctx context.Context, n *v1beta1.NodeSet) ([]corev1.Pod, error) {
+// podsOf returns the pods that a NodeSet controls, and those with its labels that nobody does.
+func (r *nodeSetReconciler) podsOf(ctx context.Context, n *v1beta1.NodeSet) (own, orphans []corev1.Pod, err error) {
 	var list corev1.PodList
 	if err := r.List(ctx, &list, client.InNamespace(n.Namespace), client.MatchingLabels(nodeset.Selector(n.Name)), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list pods of NodeSet %s/%s: %w", n.Namespace, n.Name, err)
+		return nil, nil, fmt.Errorf("list pods of NodeSet %s/%s: %w", n.Namespace, n.Name, err)
 	}
-	pods := make([]corev1.Pod, 0, len(list.Items))
+	own = make([]corev1.Pod, 0, len(list.Items))
 	for i := range list.Items {
-		if metav1.IsControlledBy(&list.Items[i], n) {
-			pods = append(pods, list.Items[i])
+		switch o := metav1.GetControllerOfNoCopy(&list.Items[i]); {
+		case o == nil:
+			orphans = append(orphans, list.Items[i])
+		case o.UID == n.UID:
+			own = append(own, list.Items[i])
 		}
 	}
-	return r.written.Apply(n.UID, pods, r.now()), nil
+	return r.written.Apply(n.UID, own, r.now()), orphans, nil
 }
 
 func (r *nodeSetReconciler) kubeNodes(ctx context.Context) (map[string]*corev1.Node, error) {

@@ -485,3 +485,29 @@ func TestBurst(t *testing.T) {
 		t.Errorf("%d pods in one plan, want %d", made, burst)
 	}
 }
+
+func TestOrphansAreAdopted(t *testing.T) {
+	f := facts(2).withPod("cpu-0", "IDLE").settled()
+	f.Orphans, f.Pods = f.Pods, nil
+	f.Orphans = append(f.Orphans, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "cpu-x", Labels: map[string]string{
+		v1beta1.LabelNodeSetScalingMode: string(v1beta1.ScalingModeStatefulSet)}}})
+	wantSteps(t, f, "adopt cpu-0: nobody controls it", "create cpu-1: 0 of 2 workers exist")
+}
+
+func TestRecordsOfADeletedNodeSet(t *testing.T) {
+	f := daemons("a")
+	f.NodeSet.DeletionTimestamp, f.NodeSet.Finalizers = &metav1.Time{Time: f.Now}, []string{v1beta1.FinalizerDrain}
+	f.Pods = nil
+	mark, err := json.Marshal(workernode.Mark{Namespace: "slurm", PodName: "cpu-x", Node: "a", NodeSet: "cpu", NodeSetUID: "set"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Slurm.Nodes["a"] = slurm.Node{Name: "a", Comment: string(mark), Reason: v1beta1.ReasonPodTerminating, States: slurm.StatesOf("DOWN", "DRAIN")}
+	if p := wantSteps(t, f, "forget a: its pod is gone"); !slices.Contains(p.Finalizers, v1beta1.FinalizerDrain) {
+		t.Error("the NodeSet goes before its records")
+	}
+	delete(f.Slurm.Nodes, "a")
+	if p := wantSteps(t, f); len(p.Finalizers) > 0 {
+		t.Errorf("kept by %v", p.Finalizers)
+	}
+}

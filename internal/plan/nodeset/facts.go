@@ -20,6 +20,8 @@ type Facts struct {
 	Controller *v1beta1.Controller
 	// Pods are the NodeSet's own, in any order.
 	Pods []corev1.Pod
+	// Orphans are pods with the NodeSet's labels that nobody controls.
+	Orphans []corev1.Pod
 	// Claims are the NodeSet's PersistentVolumeClaims, by name.
 	Claims map[string]*corev1.PersistentVolumeClaim
 	// Revisions are the NodeSet's own, in any order.

@@ -31,7 +31,7 @@ func (p *planner) findPlaces() {
 	if !p.daemon() {
 		return
 	}
-	p.places = map[string]place{}
+	p.places = make(map[string]place, len(p.Nodes))
 	pod, err := p.scheduled()
 	if err != nil {
 		p.problem(v1beta1.ReasonInvalidSpec, "spec."+err.Error())
@@ -94,7 +94,7 @@ func daemonHostname(node *corev1.Node) string {
 
 // sharedHostnames leaves a host name to one Kubernetes node: to the one whose worker has it, else to the first.
 func (p *planner) sharedHostnames() {
-	owner := map[string]string{}
+	owner := make(map[string]string, len(p.places))
 	for _, w := range p.live {
 		if p.places[w.slot].hostname == w.pod.Spec.Hostname && owner[w.pod.Spec.Hostname] == "" {
 			owner[w.pod.Spec.Hostname] = w.slot
@@ -124,7 +124,7 @@ func (p *planner) wantedPlaces() []string {
 	if p.wanted != nil {
 		return p.wanted
 	}
-	there := map[string]bool{}
+	there := make(map[string]bool, len(p.live))
 	for _, w := range p.live {
 		there[w.slot] = true
 	}
@@ -142,7 +142,7 @@ func (p *planner) wantedPlaces() []string {
 
 // misplaced condemns workers in DaemonSet mode that aren't where or what they should be.
 func (p *planner) misplaced(ranked []worker, out map[string]doom) {
-	best := map[string]worker{}
+	best := make(map[string]worker, len(p.live))
 	for _, w := range ranked { // the most worthy one comes last
 		best[w.slot] = w
 	}

@@ -45,11 +45,12 @@ type planner struct {
 
 // Make plans the next steps of a NodeSet.
 func Make(f Facts) Plan {
-	p := planner{Facts: f, taken: map[string]bool{}}
+	p := planner{Facts: f, taken: make(map[string]bool, len(f.Pods))}
 	p.plan.Again = againLater
 	p.sshProblems()
 	p.revise()
 	p.sort()
+	p.adopt()
 	p.findPlaces()
 	condemned := p.condemned()
 	p.removeEnded()

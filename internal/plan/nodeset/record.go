@@ -1,7 +1,6 @@
 package nodeset
 
 import (
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,15 +16,19 @@ func (p *planner) forget() {
 	if !p.Slurm.Known {
 		return
 	}
-	inUse := map[string]bool{}
+	inUse := make(map[string]bool, len(p.Pods))
 	for i := range p.Pods {
 		inUse[SlurmNode(&p.Pods[i])] = true
 	}
-	for _, name := range slices.Sorted(maps.Keys(p.Slurm.Nodes)) {
-		n := p.Slurm.Nodes[name]
-		if inUse[name] {
-			continue
+	var unused []string
+	for name := range p.Slurm.Nodes {
+		if !inUse[name] {
+			unused = append(unused, name)
 		}
+	}
+	slices.Sort(unused)
+	for _, name := range unused {
+		n := p.Slurm.Nodes[name]
 		switch why := p.defunct(n); {
 		case why == "":
 		case p.deletes >= burst:
@@ -44,7 +47,7 @@ func (p *planner) defunct(n slurm.Node) string {
 	if marked && mark.NodeSetUID != string(p.NodeSet.UID) {
 		return "" // another NodeSet's
 	}
-	if p.removed(n) && (marked || p.namedAsOurs(n.Name)) {
+	if p.removed(n) && (marked || !p.daemon() && p.namedAsOurs(n.Name)) {
 		return "its pod is gone"
 	}
 	if p.NodeSet.Spec.PruneSlurmNodeRecords != v1beta1.PruneNodeNotFound && !p.deleting() ||
@@ -70,9 +73,10 @@ func (p *planner) defunct(n slurm.Node) string {
 	return "its pod is gone, and none of its name is to come"
 }
 
-// removed tells whether the operator has taken a record's worker out of service for good.
+// removed tells whether the operator has taken a record's worker out of service for good. In
+// DaemonSet mode another one comes to its place, unless the NodeSet goes.
 func (p *planner) removed(n slurm.Node) bool {
-	return workernode.OwnsReason(n.Reason) && p.Slurm.drained(n.Name) && !p.daemon()
+	return workernode.OwnsReason(n.Reason) && p.Slurm.drained(n.Name) && (!p.daemon() || p.deleting())
 }
 
 // namedAsOurs tells whether a record has the name of a pod with an ordinal.

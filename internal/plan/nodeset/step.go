@@ -24,6 +24,8 @@ const (
 	OwnClaim Action = "own claim"
 	// CreatePod creates Step.Pod.
 	CreatePod Action = "create"
+	// AdoptPod makes the NodeSet the controller of Step.Pod.
+	AdoptPod Action = "adopt"
 	// DeletePod deletes Step.Pod, of which only the identity is given.
 	DeletePod Action = "delete"
 	// Drain sets Step.Node to DRAIN.

@@ -30,8 +30,8 @@ func (p *planner) condemned() map[string]doom {
 		return out
 	}
 	surplus := len(p.live) - int(p.desired())
-	var ranked []worker
-	if p.daemon() || surplus > 0 || slices.ContainsFunc(p.live, func(w worker) bool { return w.old }) {
+	ranked := p.live
+	if surplus > 0 || p.daemon() && len(p.live) > p.slots() || slices.ContainsFunc(p.live, func(w worker) bool { return w.old }) {
 		ranked = p.ranked()
 	}
 	if p.daemon() {
@@ -50,9 +50,21 @@ func (p *planner) condemned() map[string]doom {
 	return out
 }
 
+// slots counts the slots that have a worker, or several.
+func (p *planner) slots() int {
+	there := make(map[string]bool, len(p.live))
+	for _, w := range p.live {
+		there[w.slot] = true
+	}
+	return len(there)
+}
+
 // update condemns pods of an old revision, as the update strategy says. Those that aren't
 // ready go at once, whatever the strategy allows of the others.
 func (p *planner) update(ranked []worker, out map[string]doom) {
+	if !slices.ContainsFunc(ranked, func(w worker) bool { return w.old }) {
+		return
+	}
 	budget := 0
 	strategy := p.NodeSet.Spec.UpdateStrategy.Type
 	switch strategy {

@@ -27,6 +27,7 @@ type worker struct {
 // sort tells the pods apart by their state and scaling mode.
 func (p *planner) sort() {
 	var leaving []Step
+	p.live = make([]worker, 0, len(p.Pods))
 	for i := range p.Pods {
 		pod := &p.Pods[i]
 		mode := modeOf(p.NodeSet, pod)
@@ -64,6 +65,30 @@ func (p *planner) sort() {
 // outdated tells whether a new pod would differ from this one.
 func (p *planner) outdated(pod *corev1.Pod) bool {
 	return p.hash != "" && (!p.equal[pod.Labels[v1beta1.LabelRevisionHash]] || p.staleSsh(pod))
+}
+
+// adopt takes over the pods that a NodeSet of this name has left behind, with their jobs.
+func (p *planner) adopt() {
+	orphans := slices.Clone(p.Orphans)
+	slices.SortFunc(orphans, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	for i := range orphans {
+		pod := &orphans[i]
+		ordinal, named := ordinalOf(p.NodeSet.Name, pod.Name)
+		mode := modeOf(p.NodeSet, pod)
+		if pod.DeletionTimestamp != nil || p.deleting() || mode == v1beta1.ScalingModeStatefulSet && !named {
+			continue
+		}
+		slot := strconv.Itoa(ordinal)
+		if mode == v1beta1.ScalingModeDaemonSet {
+			slot = targetNode(pod)
+		}
+		if (mode == v1beta1.ScalingModeDaemonSet) == p.daemon() {
+			p.taken[slot] = true
+		}
+		whole := identity(pod)
+		whole.ResourceVersion, whole.OwnerReferences = pod.ResourceVersion, pod.OwnerReferences
+		p.step(Step{Action: AdoptPod, Pod: whole, Slot: slot, Reason: "nobody controls it"})
+	}
 }
 
 // modeOf is the scaling mode that a pod was made in.

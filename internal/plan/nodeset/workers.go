@@ -6,6 +6,7 @@ import (
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
 	"github.com/slinky-hpc/slinky/internal/plan/workernode"
+	"github.com/slinky-hpc/slinky/slurm"
 )
 
 // maxRefused is how many workers with a refused registration are told one by one.
@@ -30,23 +31,30 @@ func (p *planner) keepInStep(condemned map[string]doom) {
 			NodeSet: p.NodeSet, Pod: w.pod, Kube: p.Nodes[w.pod.Spec.NodeName], Remove: condemned[w.pod.Name].why,
 			Propagated: p.NodeConditions, Name: w.node, Known: p.Slurm.Known, Registered: registered, Slurm: n, Deadline: p.Slurm.Deadlines[w.node], Now: p.Now,
 		})
-		if u := side.Update; u != nil {
-			p.step(Step{Action: Action(u.Action), Node: w.node, Reason: u.Why, Side: &side})
+		if side.Problem != "" {
+			if refused++; refused <= maxRefused {
+				p.problem(v1beta1.ReasonInvalidRegistration, side.Problem)
+			}
 		}
-		if len(side.Labels)+len(side.Annotations) > 0 {
-			p.step(Step{Action: Mark, Pod: identity(w.pod), Reason: strings.Join(side.Why, "; "), Side: &side})
-		}
-		if len(side.Conditions)+len(side.Gone) > 0 {
-			p.step(Step{Action: Mirror, Pod: identity(w.pod), Node: w.node, Reason: "Slurm node " + w.node + " is " + n.States.String(), Side: &side})
-		}
-		if side.Problem == "" {
-			continue
-		}
-		if refused++; refused <= maxRefused {
-			p.problem(v1beta1.ReasonInvalidRegistration, side.Problem)
+		if side.Update != nil || len(side.Labels)+len(side.Annotations)+len(side.Conditions)+len(side.Gone) > 0 {
+			kept := side // most workers need nothing, and nothing is allocated for them
+			p.sideSteps(w, n, &kept)
 		}
 	}
 	if more := refused - maxRefused; more > 0 {
 		p.problem(v1beta1.ReasonInvalidRegistration, fmt.Sprintf("the same is true of %d more: sinfo --states=inval,drain", more))
+	}
+}
+
+// sideSteps plans what one worker needs.
+func (p *planner) sideSteps(w worker, n slurm.Node, side *workernode.Plan) {
+	if u := side.Update; u != nil {
+		p.step(Step{Action: Action(u.Action), Node: w.node, Reason: u.Why, Side: side})
+	}
+	if len(side.Labels)+len(side.Annotations) > 0 {
+		p.step(Step{Action: Mark, Pod: identity(w.pod), Reason: strings.Join(side.Why, "; "), Side: side})
+	}
+	if len(side.Conditions)+len(side.Gone) > 0 {
+		p.step(Step{Action: Mirror, Pod: identity(w.pod), Node: w.node, Reason: "Slurm node " + w.node + " is " + n.States.String(), Side: side})
 	}
 }

@@ -11,19 +11,18 @@ import (
 	"github.com/slinky-hpc/slinky/slurm"
 )
 
-// mirrored are the states that become pod conditions. Of the base states a node has exactly one.
-func mirrored() map[string]corev1.PodConditionType {
-	return map[string]corev1.PodConditionType{
-		slurm.NodeAllocated: v1beta1.PodConditionAllocated, slurm.NodeDown: v1beta1.PodConditionDown,
-		slurm.NodeError: v1beta1.PodConditionError, slurm.NodeFuture: v1beta1.PodConditionFuture,
-		slurm.NodeIdle: v1beta1.PodConditionIdle, slurm.NodeMixed: v1beta1.PodConditionMixed,
-		slurm.NodeUnknown: v1beta1.PodConditionUnknown,
-
-		slurm.NodeCompleting: v1beta1.PodConditionCompleting, slurm.NodeDrain: v1beta1.PodConditionDrain,
-		slurm.NodeFail: v1beta1.PodConditionFail, slurm.NodeInvalid: v1beta1.PodConditionInvalid,
-		slurm.NodeInvalidReg: v1beta1.PodConditionInvalidReg, slurm.NodeMaintenance: v1beta1.PodConditionMaintenance,
-		slurm.NodeNotResponding: v1beta1.PodConditionNotResponding, slurm.NodeUndrain: v1beta1.PodConditionUndrain,
+// mirrored is the pod condition that a state becomes. Of the base states a node has exactly one.
+func mirrored(state string) (kind corev1.PodConditionType, ok bool) {
+	switch state {
+	case slurm.NodeAllocated, slurm.NodeDown, slurm.NodeError, slurm.NodeFuture, slurm.NodeIdle, slurm.NodeMixed, slurm.NodeUnknown,
+		slurm.NodeCompleting, slurm.NodeDrain, slurm.NodeFail, slurm.NodeInvalid, slurm.NodeMaintenance, slurm.NodeUndrain:
+		return corev1.PodConditionType(v1beta1.PodConditionPrefix + state[:1] + strings.ToLower(state[1:])), true
+	case slurm.NodeInvalidReg:
+		return v1beta1.PodConditionInvalidReg, true
+	case slurm.NodeNotResponding:
+		return v1beta1.PodConditionNotResponding, true
 	}
+	return "", false
 }
 
 // mirror makes the pod's conditions say what Slurm says. Without an answer they stay.
@@ -35,9 +34,7 @@ func (p *planner) mirror() {
 	if p.Registered {
 		want = p.conditions()
 	}
-	wanted := map[corev1.PodConditionType]bool{}
 	for _, c := range want {
-		wanted[c.Type] = true
 		have := podCondition(p.Pod, c.Type)
 		if have != nil && have.Status == c.Status && have.Reason == c.Reason && have.Message == c.Message {
 			continue
@@ -53,7 +50,7 @@ func (p *planner) mirror() {
 	}
 	for _, c := range p.Pod.Status.Conditions {
 		ours := strings.HasPrefix(string(c.Type), v1beta1.PodConditionPrefix) || c.Type == v1beta1.ConditionSlurmDrained
-		if ours && !wanted[c.Type] {
+		if ours && !slices.ContainsFunc(want, func(w corev1.PodCondition) bool { return w.Type == c.Type }) {
 			p.plan.Gone = append(p.plan.Gone, c.Type)
 		}
 	}
@@ -69,10 +66,9 @@ func (p *planner) conditions() []corev1.PodCondition {
 	case n.Reason != "":
 		reason = v1beta1.ReasonSetInSlurm
 	}
-	kinds := mirrored()
 	var out []corev1.PodCondition
 	for _, state := range n.States {
-		if kind, ok := kinds[state]; ok {
+		if kind, ok := mirrored(state); ok {
 			out = append(out, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, Reason: reason, Message: n.Reason})
 		}
 	}
