@@ -11,6 +11,9 @@ const (
 	// LabelControllerActive is "true" on the slurmctld pod that is the active controller.
 	LabelControllerActive = "controller.slinky.slurm.net/active"
 
+	// LabelMetrics is "true" on the one Service through which slurmctld's metrics are read.
+	LabelMetrics = "controller.slinky.slurm.net/metrics"
+
 	LabelNodeSetPodName     = "nodeset.slinky.slurm.net/pod-name"
 	LabelNodeSetPodIndex    = "nodeset.slinky.slurm.net/pod-index"
 	LabelNodeSetPodHostname = "nodeset.slinky.slurm.net/pod-hostname"
@@ -72,8 +75,12 @@ const AnnotationGenerateKey = "slinky.slurm.net/generate-key"
 
 // Annotations of pod templates: the SHA-256 of what a pod reads, so that a change of it replaces the pod.
 const (
-	AnnotationSlurmKeyHash     = "slinky.slurm.net/slurm-key-hash"
-	AnnotationJwtKeyHash       = "slinky.slurm.net/jwt-key-hash"
+	AnnotationSlurmKeyHash = "slinky.slurm.net/slurm-key-hash"
+	AnnotationJwtKeyHash   = "slinky.slurm.net/jwt-key-hash"
+	// AnnotationApplied is the SHA-256 of what the operator asked for, on objects of foreign kinds.
+	AnnotationApplied = "slinky.slurm.net/applied-hash"
+	// AnnotationKeysChanged on the Secret with a cluster's keys is the RFC 3339 time of its last change.
+	AnnotationKeysChanged      = "slinky.slurm.net/slurm-keys-changed"
 	AnnotationSlurmConfigHash  = "slinky.slurm.net/slurm-config-hash"
 	AnnotationSlurmdbdConfHash = "slinky.slurm.net/slurmdbd-conf-hash"
 	AnnotationSshdConfHash     = "slinky.slurm.net/sshd-conf-hash"

@@ -152,3 +152,9 @@ func (n *NodeSet) HostnamePrefix() (string, error) {
 	}
 	return spec.Hostname, nil
 }
+
+// KeysName is the name of the Secret with the keys of auth/slurm that the cluster's pods use.
+func (c *Controller) KeysName() string { return c.Name + KeysSuffix }
+
+// KeysSuffix ends the name of each Secret with the keys of a cluster.
+const KeysSuffix = "-slurm-keys"

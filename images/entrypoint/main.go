@@ -67,7 +67,7 @@ func run(role string, args []string) (int, error) {
 			return 0, err
 		}
 	}
-	s := supervisor{signals: signals, log: os.Stderr, grace: grace, pause: pause, vital: "-1000"}
+	s := supervisor{signals: signals, log: os.Stderr, grace: grace, pause: pause, vital: "-1000", tick: time.Tick(time.Second)}
 	if slices.ContainsFunc(todo.processes, func(p process) bool { return p.notify }) {
 		if s.notify, err = listenNotify(os.TempDir(), "/run/slurmctld", "/run/slurm", "/run"); err != nil {
 			return 0, err

@@ -27,6 +27,8 @@ type process struct {
 	vital bool
 	// aside means that the container doesn't fall with the program, which is started again instead.
 	aside bool
+	// reload is a file that the program reads again on SIGHUP, which it gets when the file changes.
+	reload string
 }
 
 // beside is p as one that the container doesn't fall with.
@@ -34,6 +36,9 @@ func (p process) beside() process {
 	p.aside = true
 	return p
 }
+
+// keyRing holds the keys of auth/slurm where there may be several.
+const keyRing = "/etc/slurm/slurm.jwks"
 
 // folder must exist before the programs start. Its owner is set only if the container runs as root.
 type folder struct {
@@ -98,7 +103,7 @@ func planSlurmd(args []string, s surroundings) (start, error) {
 	}
 	out := start{
 		folders:   []folder{{"/run/slurm", 0}, {"/var/spool/slurmd", 0}},
-		processes: []process{{name: "slurmd", args: append([]string{"slurmd", "--systemd"}, args...), notify: true, vital: true}},
+		processes: []process{{name: "slurmd", args: append([]string{"slurmd", "--systemd"}, args...), notify: true, vital: true, reload: keyRing}},
 	}
 	addWorkerSsh(&out, s)
 	return out, nil

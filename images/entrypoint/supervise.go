@@ -18,11 +18,12 @@ import (
 type supervisor struct {
 	signals <-chan os.Signal
 	log     io.Writer
-	grace   time.Duration // between SIGTERM and SIGKILL once the container ends by itself
-	pause   time.Duration // before a program beside the container's own is started again, for the first time
-	notify  *notifySocket // nil if no program uses it
-	vital   string        // the oom_score_adj of vital programs, and of this process beside them
-	given   []byte        // the oom_score_adj of all others
+	grace   time.Duration    // between SIGTERM and SIGKILL once the container ends by itself
+	pause   time.Duration    // before a program beside the container's own is started again, for the first time
+	notify  *notifySocket    // nil if no program uses it
+	tick    <-chan time.Time // when to look at files whose change programs are told
+	vital   string           // the oom_score_adj of vital programs, and of this process beside them
+	given   []byte           // the oom_score_adj of all others
 }
 
 type ended struct {
@@ -82,8 +83,15 @@ func (s *supervisor) loop(alive map[int]process, ends <-chan ended, again *resta
 	if s.notify != nil {
 		mainPIDs = s.notify.mainPIDs
 	}
+	seen := map[string]string{}
+	reload(alive, seen)
 	for len(alive) > 0 {
 		select {
+		case <-s.tick:
+			for _, pid := range reload(alive, seen) {
+				fmt.Fprintf(s.log, "entrypoint: %s changed: %s reads it again\n", alive[pid].reload, alive[pid].name)
+				_ = syscall.Kill(pid, syscall.SIGHUP)
+			}
 		case sig := <-s.signals:
 			if sig == syscall.SIGTERM || sig == syscall.SIGINT {
 				stopping, sig = true, syscall.SIGTERM
@@ -124,6 +132,26 @@ func (s *supervisor) loop(alive map[int]process, ends <-chan ended, again *resta
 		}
 	}
 	return code
+}
+
+// reload returns the programs whose file has another content than before. A file that can't be
+// read, as while it is being replaced, is looked at again later.
+func reload(alive map[int]process, seen map[string]string) []int {
+	var changed []int
+	for pid, p := range alive {
+		if p.reload == "" {
+			continue
+		}
+		content, err := os.ReadFile(p.reload)
+		if err != nil {
+			continue
+		}
+		if old, known := seen[p.name]; known && old != string(content) {
+			changed = append(changed, pid)
+		}
+		seen[p.name] = string(content)
+	}
+	return changed
 }
 
 // follow notes that a program goes on as another process.

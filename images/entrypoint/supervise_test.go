@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -220,6 +221,27 @@ func TestMainPID(t *testing.T) {
 	} {
 		if got := mainPID(message); got != want {
 			t.Errorf("%q: %d, want %d", message, got, want)
+		}
+	}
+}
+
+func TestReloadOnAChangedFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "keys")
+	alive := map[int]process{7: {name: "slurmd", reload: file}, 8: {name: "other"}}
+	seen := map[string]string{}
+	for _, step := range []struct {
+		content string
+		want    int
+	}{{"a", 0}, {"a", 0}, {"b", 1}, {"b", 0}, {"", 0}, {"b", 0}, {"a", 1}} {
+		if step.content == "" {
+			if err := os.Remove(file); err != nil {
+				t.Fatal(err)
+			}
+		} else if err := os.WriteFile(file, []byte(step.content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := reload(alive, seen); len(got) != step.want || (len(got) == 1 && got[0] != 7) {
+			t.Errorf("with %q: told %v, want %d", step.content, got, step.want)
 		}
 	}
 }

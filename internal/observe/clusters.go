@@ -141,6 +141,8 @@ type View struct {
 	Refresh func(ctx context.Context, node string) (slurm.Node, bool, error)
 	// JobsOn returns the jobs that hold a node.
 	JobsOn func(node string) []slurm.Job
+	// OldestJob is when the job that has run for longest began, zero where none runs.
+	OldestJob time.Time
 	// Reservations reads and writes the cluster's reservations; nil where they can't be.
 	Reservations slurm.Reservations
 }
@@ -162,6 +164,13 @@ func (c *Clusters) View(name types.NamespacedName, maxAge time.Duration) View {
 		return v
 	}
 	v.Known = true
+	for _, state := range []string{slurm.JobRunning, slurm.JobCompleting, slurm.JobSuspended} {
+		for _, j := range k.cache.JobsInState(state) {
+			if v.OldestJob.IsZero() || j.StartTime.Before(v.OldestJob) {
+				v.OldestJob = j.StartTime
+			}
+		}
+	}
 	v.Nodes = map[string]slurm.Node{}
 	for _, n := range k.cache.Nodes() {
 		v.Nodes[n.Name] = n

@@ -3,6 +3,8 @@ package operator
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +27,13 @@ func (r *accountingReconciler) setup(mgr ctrl.Manager) error {
 		Owns(&appsv1.StatefulSet{}).Owns(&corev1.Service{}).Owns(&corev1.Secret{}).
 		Watches(&corev1.Pod{}, onPods(v1beta1.NameSlurmdbd)).
 		Watches(&corev1.Secret{}, requests(r.withSecret)).
+		Watches(&v1beta1.Controller{}, requests(func(_ context.Context, o client.Object) ([]types.NamespacedName, error) {
+			ref := o.(*v1beta1.Controller).Spec.AccountingRef
+			if ref == nil || ref.Name == "" {
+				return nil, nil
+			}
+			return []types.NamespacedName{{Namespace: o.GetNamespace(), Name: ref.Name}}, nil
+		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: r.workers(v1beta1.KindAccounting), ReconciliationTimeout: reconcileTimeout}).
 		Complete(r)
 }
@@ -38,11 +47,34 @@ func (r *accountingReconciler) withSecret(ctx context.Context, o client.Object) 
 	var out []types.NamespacedName
 	for i := range list.Items {
 		a := &list.Items[i]
-		if names(a.Spec.SlurmKeyRef, o.GetName()) || names(a.JwtKey(), o.GetName()) || names(password(a), o.GetName()) {
+		if names(a.Spec.SlurmKeyRef, o.GetName()) || names(a.JwtKey(), o.GetName()) || names(password(a), o.GetName()) || strings.HasSuffix(o.GetName(), v1beta1.KeysSuffix) {
 			out = append(out, client.ObjectKeyFromObject(a))
 		}
 	}
 	return out, nil
+}
+
+// leader finds the Controller that leads changes of slurmdbd's key: the first by name that
+// reports to it with the same key.
+func (r *accountingReconciler) leader(ctx context.Context, a *v1beta1.Accounting) (*v1beta1.Controller, map[string][]byte, error) {
+	var list v1beta1.ControllerList
+	if err := r.List(ctx, &list, client.InNamespace(a.Namespace)); err != nil {
+		return nil, nil, fmt.Errorf("list Controllers: %w", err)
+	}
+	slices.SortFunc(list.Items, func(x, y v1beta1.Controller) int { return strings.Compare(x.Name, y.Name) })
+	for i := range list.Items {
+		c := &list.Items[i]
+		if ref := c.Spec.AccountingRef; ref == nil || ref.Name != a.Name || c.Spec.External || !sameKey(c.Spec.SlurmKeyRef, a.Spec.SlurmKeyRef) {
+			continue
+		}
+		data, err := r.keys(ctx, c)
+		return c, data, err
+	}
+	return nil, nil, nil
+}
+
+func sameKey(a, b *corev1.SecretKeySelector) bool {
+	return a != nil && b != nil && a.Name == b.Name && a.Key == b.Key
 }
 
 func password(a *v1beta1.Accounting) *corev1.SecretKeySelector {
@@ -70,6 +102,9 @@ func (r *accountingReconciler) Reconcile(ctx context.Context, req ctrl.Request) 
 		if *k.content, err = r.key(ctx, a.Namespace, k.ref); err != nil {
 			return ctrl.Result{}, err
 		}
+	}
+	if facts.Controller, facts.Keys, err = r.leader(ctx, a); err != nil {
+		return ctrl.Result{}, err
 	}
 	plan := cluster.Accounting(facts)
 	err = r.applyAll(ctx, a, plan.Objects)

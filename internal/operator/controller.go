@@ -45,7 +45,7 @@ func (r *controllerReconciler) setup(mgr ctrl.Manager) error {
 		})).
 		Watches(&corev1.Pod{}, onPods(v1beta1.NameSlurmctld)).
 		Watches(&corev1.Secret{}, r.refersTo(func(c *v1beta1.Controller, name string) bool {
-			return names(c.Spec.SlurmKeyRef, name) || names(c.JwtKey(), name)
+			return names(c.Spec.SlurmKeyRef, name) || names(c.JwtKey(), name) || c.KeysName() == name
 		})).
 		Watches(&corev1.ConfigMap{}, r.refersTo(func(c *v1beta1.Controller, name string) bool {
 			return slices.Contains(configMaps(c), name)
@@ -105,10 +105,16 @@ func (r *controllerReconciler) Reconcile(ctx context.Context, req ctrl.Request) 
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	keys, err := r.nextKeys(ctx, c, &facts)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
 	plan := cluster.Controller(facts)
 	err = errors.Join(r.applyAll(ctx, c, plan.Objects), r.recreate(ctx, c, plan.Recreate), r.connect(ctx, c, facts.JwtKey))
 	control, controlErr := r.control(ctx, c, facts.Live)
-	err = errors.Join(err, controlErr)
+	err = errors.Join(err, controlErr, r.spreadKeys(ctx, c, facts.Keys))
+	monitorAgain, monitorErr := r.monitor(ctx, c)
+	err = errors.Join(err, monitorErr)
 	report := report{err: err}
 	for _, p := range plan.Problems {
 		report.problems = append(report.problems, problem{p.Reason, p.Message})
@@ -116,10 +122,16 @@ func (r *controllerReconciler) Reconcile(ctx context.Context, req ctrl.Request) 
 	if statusErr := r.state(ctx, c, control, &report); statusErr != nil {
 		return ctrl.Result{}, errors.Join(err, statusErr)
 	}
+	if keys.Message != "" {
+		report.moving = true
+		report.message += "; " + keys.Message
+	}
 	report.conditions(&c.Status.Conditions, c.Generation)
 	out, err := result(err, act.PatchStatus(ctx, r.Client, before, c))
-	if out.RequeueAfter == 0 {
-		out.RequeueAfter = control.Again
+	for _, again := range []time.Duration{control.Again, keys.Again, monitorAgain} {
+		if again > 0 && (out.RequeueAfter == 0 || again < out.RequeueAfter) {
+			out.RequeueAfter = again
+		}
 	}
 	return out, err
 }

@@ -63,7 +63,7 @@ func (r *loginSetReconciler) onSecret(ctx context.Context, o client.Object) ([]t
 	}
 	clusters := map[string]bool{}
 	for i := range list.Items {
-		clusters[list.Items[i].Name] = names(list.Items[i].Spec.SlurmKeyRef, o.GetName())
+		clusters[list.Items[i].Name] = names(list.Items[i].Spec.SlurmKeyRef, o.GetName()) || list.Items[i].KeysName() == o.GetName()
 	}
 	return r.find(ctx, o.GetNamespace(), func(l *v1beta1.LoginSet) bool {
 		return l.HostKeysName() == o.GetName() || l.Spec.SssdConfRef.Name == o.GetName() || clusters[l.Spec.ControllerRef.Name]
@@ -119,7 +119,10 @@ func (r *loginSetReconciler) observe(ctx context.Context, l *v1beta1.LoginSet) (
 	if facts.Controller, err = optional(ctx, r.Client, l.Namespace, l.Spec.ControllerRef.Name, &v1beta1.Controller{}); err != nil || facts.Controller == nil {
 		return facts, err
 	}
-	facts.SlurmKey, err = r.key(ctx, l.Namespace, facts.Controller.Spec.SlurmKeyRef)
+	if facts.SlurmKey, err = r.key(ctx, l.Namespace, facts.Controller.Spec.SlurmKeyRef); err != nil {
+		return facts, err
+	}
+	facts.Keys, err = r.keys(ctx, facts.Controller)
 	return facts, err
 }
 

@@ -22,13 +22,15 @@ import (
 type loginSuite struct {
 	*suite
 	reconciler reconcile.Reconciler
+	// controller keeps the keys that login pods use.
+	controller reconcile.Reconciler
 }
 
 const loginNamespace = "login-sets"
 
 func (s *suite) testLoginSet(t *testing.T) {
 	all, _ := s.reconcilers(t)
-	l := loginSuite{s, all["loginset"]}
+	l := loginSuite{s, all["loginset"], all["controller"]}
 	s.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: loginNamespace}})
 	set := &v1beta1.LoginSet{ObjectMeta: metav1.ObjectMeta{Namespace: loginNamespace, Name: "login"}}
 	set.Spec.ControllerRef.Name = "slurm"
@@ -62,6 +64,9 @@ func (s *suite) testLoginSet(t *testing.T) {
 
 func (l loginSuite) reconcile(t *testing.T, name string) {
 	t.Helper()
+	if _, err := l.controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: loginNamespace, Name: "slurm"}}); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := l.reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: loginNamespace, Name: name}}); err != nil {
 		t.Fatalf("reconcile LoginSet %s: %v", name, err)
 	}

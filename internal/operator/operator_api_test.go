@@ -190,7 +190,7 @@ func (s *suite) wantObjects(t *testing.T) {
 	slices.Sort(got)
 	want := []string{
 		"v1.ConfigMap slurm-config", "v1.ConfigMap slurm-files", "v1.Deployment slurm-restapi", "v1.Pod cpu-0", "v1.Pod cpu-1",
-		"v1.PodDisruptionBudget slurm-workers-pdb-slurm", "v1.Secret slurm-auth-jwt", "v1.Secret slurm-auth-slurm",
+		"v1.PodDisruptionBudget slurm-workers-pdb-slurm", "v1.Secret slurm-auth-jwt", "v1.Secret slurm-auth-slurm", "v1.Secret slurm-slurm-keys",
 		"v1.Service slurm-controller", "v1.Service slurm-controller-internal", "v1.Service slurm-restapi", "v1.Service slurm-workers-slurm",
 		"v1.StatefulSet slurm-controller", "v1beta1.Controller slurm", "v1beta1.NodeSet cpu", "v1beta1.RestApi slurm",
 	}

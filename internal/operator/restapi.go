@@ -28,7 +28,9 @@ func (r *restApiReconciler) setup(mgr ctrl.Manager) error {
 		})).
 		Watches(&corev1.Pod{}, onPods(v1beta1.NameSlurmrestd)).
 		Watches(&corev1.Secret{}, requests(func(ctx context.Context, o client.Object) ([]types.NamespacedName, error) {
-			return r.ofControllersWith(ctx, o.GetNamespace(), func(c *v1beta1.Controller) bool { return names(c.Spec.SlurmKeyRef, o.GetName()) })
+			return r.ofControllersWith(ctx, o.GetNamespace(), func(c *v1beta1.Controller) bool {
+				return names(c.Spec.SlurmKeyRef, o.GetName()) || c.KeysName() == o.GetName()
+			})
 		})).
 		Watches(&corev1.ConfigMap{}, requests(func(ctx context.Context, o client.Object) ([]types.NamespacedName, error) {
 			return r.ofControllersWith(ctx, o.GetNamespace(), func(c *v1beta1.Controller) bool { return c.ConfigName() == o.GetName() })
@@ -117,6 +119,9 @@ func (r *restApiReconciler) observe(ctx context.Context, a *v1beta1.RestApi) (cl
 	}
 	facts.Controller = c
 	if facts.SlurmKey, err = r.key(ctx, a.Namespace, c.Spec.SlurmKeyRef); err != nil {
+		return facts, err
+	}
+	if facts.Keys, err = r.keys(ctx, c); err != nil {
 		return facts, err
 	}
 	var config corev1.ConfigMap

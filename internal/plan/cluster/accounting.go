@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
+	"github.com/slinky-hpc/slinky/internal/plan/keyring"
 	"github.com/slinky-hpc/slinky/internal/plan/overlay"
 	"github.com/slinky-hpc/slinky/slurm/conf"
 )
@@ -17,7 +18,11 @@ type AccountingFacts struct {
 	Accounting *v1beta1.Accounting
 	// SlurmKey, JwtKey and Password are the contents of the references; nil where they don't exist.
 	SlurmKey, JwtKey, Password []byte
-	Images                     Images
+	// Controller is the cluster that reports to it with the same key of auth/slurm, and leads
+	// changes of that key; nil for none. Keys is the data of the Secret that it keeps its keys in.
+	Controller *v1beta1.Controller
+	Keys       map[string][]byte
+	Images     Images
 }
 
 const fileSlurmdbdConf = "slurmdbd.conf"
@@ -42,7 +47,7 @@ func Accounting(f AccountingFacts) Plan {
 		return plan
 	}
 	plan.missingKey("spec.storageConfig.passwordKeyRef", a.Namespace, &a.Spec.StorageConfig.PasswordKeyRef, f.Password)
-	if f.SlurmKey == nil || f.JwtKey == nil || f.Password == nil {
+	if f.SlurmKey == nil || f.JwtKey == nil || f.Password == nil || (f.Controller != nil && f.Keys == nil) {
 		return plan
 	}
 	text, err := f.slurmdbdConf().Text()
@@ -93,6 +98,14 @@ func (f AccountingFacts) secret(text string) *corev1.Secret {
 	}
 }
 
+// keys are the keys of auth/slurm, and their hash.
+func (f AccountingFacts) keys() ([]corev1.VolumeProjection, string) {
+	if f.Controller != nil {
+		return keyring.Projections(f.Controller), keyring.ServerHash(f.Keys)
+	}
+	return []corev1.VolumeProjection{fromSecret(f.Accounting.Spec.SlurmKeyRef, fileSlurmKey)}, checksum(f.SlurmKey)
+}
+
 func (f AccountingFacts) statefulSet(text string) (*appsv1.StatefulSet, error) {
 	a := f.Accounting
 	_, port := a.Address()
@@ -113,7 +126,9 @@ func (f AccountingFacts) statefulSet(text string) (*appsv1.StatefulSet, error) {
 		return nil, fmt.Errorf("slurmdbd: %w", err)
 	}
 	own := corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: a.WorkloadName()}, Key: fileSlurmdbdConf}
-	sources := []corev1.VolumeProjection{fromSecret(&own, fileSlurmdbdConf), fromSecret(a.Spec.SlurmKeyRef, fileSlurmKey), fromSecret(a.JwtKey(), fileJwtKey)}
+	keys, keyHash := f.keys()
+	sources := append([]corev1.VolumeProjection{fromSecret(&own, fileSlurmdbdConf)}, keys...)
+	sources = append(sources, fromSecret(a.JwtKey(), fileJwtKey))
 	if a.Spec.JwksKeyRef != nil {
 		sources = append(sources, fromJwks(a.Spec.JwksKeyRef))
 	}
@@ -128,7 +143,7 @@ func (f AccountingFacts) statefulSet(text string) (*appsv1.StatefulSet, error) {
 	}
 	l, n := overlay.Metadata(a, a.Spec.Template.Metadata, labels(v1beta1.NameSlurmdbd, a.Name, v1beta1.ComponentAccounting), map[string]string{
 		v1beta1.AnnotationDefaultContainer: v1beta1.NameSlurmdbd,
-		v1beta1.AnnotationSlurmKeyHash:     checksum(f.SlurmKey),
+		v1beta1.AnnotationSlurmKeyHash:     keyHash,
 		v1beta1.AnnotationJwtKeyHash:       checksum(f.JwtKey),
 		v1beta1.AnnotationSlurmdbdConfHash: checksum([]byte(text)),
 	})

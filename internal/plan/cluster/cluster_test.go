@@ -40,7 +40,7 @@ func nodeSet(name, partition string) v1beta1.NodeSet {
 
 func facts() ControllerFacts {
 	return ControllerFacts{
-		Controller: controller(), SlurmKey: []byte("k"), JwtKey: []byte("j"),
+		Controller: controller(), SlurmKey: []byte("k"), Keys: map[string][]byte{"slurm.key": []byte("k")}, JwtKey: []byte("j"),
 		Images: ImagesOf("registry.example.com/slinky", "26.05"),
 	}
 }
@@ -82,7 +82,7 @@ func TestControllerGolden(t *testing.T) {
 func TestRestApiGolden(t *testing.T) {
 	f := RestApiFacts{
 		RestApi:    &v1beta1.RestApi{ObjectMeta: metav1.ObjectMeta{Name: "slurm", Namespace: "slurm", UID: "uid-2"}},
-		Controller: controller(), SlurmKey: []byte("k"), Config: map[string]string{"slurm.conf": "ClusterName=x\n"},
+		Controller: controller(), SlurmKey: []byte("k"), Keys: map[string][]byte{"slurm.key": []byte("k")}, Config: map[string]string{"slurm.conf": "ClusterName=x\n"},
 		Images: ImagesOf("registry.example.com/slinky", "26.05"),
 	}
 	f.RestApi.Spec.Slurmrestd = raw(`{"args":["-v"]}`)
@@ -154,14 +154,14 @@ func kinds(p Plan) string {
 }
 
 func TestControllerProblems(t *testing.T) {
-	const base = "Service PodDisruptionBudget Service Service ConfigMap"
+	const base = "Service PodDisruptionBudget Secret Service Service ConfigMap"
 	const all = base + " StatefulSet"
 	cases := map[string]struct {
 		change func(*ControllerFacts)
 		kinds  string
 		want   []string
 	}{
-		"no slurm key": {func(f *ControllerFacts) { f.SlurmKey = nil }, base,
+		"no slurm key": {func(f *ControllerFacts) { f.SlurmKey, f.Keys = nil, nil }, "Service PodDisruptionBudget Service Service ConfigMap",
 			[]string{`spec.slurmKeyRef: there is no key "slurm.key" in a Secret "slurm-auth-slurm" of namespace slurm: create it`}},
 		"no accounting": {func(f *ControllerFacts) { f.Controller.Spec.AccountingRef = &corev1.LocalObjectReference{Name: "x"} }, all,
 			[]string{`spec.accountingRef: there is no Accounting "x" in namespace slurm; the cluster runs without accounting until it exists`}},

@@ -25,6 +25,10 @@ type ControllerFacts struct {
 	NodeSets []v1beta1.NodeSet
 	// SlurmKey and JwtKey are the contents of the referenced keys; nil where they don't exist.
 	SlurmKey, JwtKey []byte
+	// Keys is what the Secret with the keys of auth/slurm should hold, nil for none; KeysChanged
+	// is when it changed last.
+	Keys        map[string][]byte
+	KeysChanged string
 	// ConfigMaps holds the data of all ConfigMaps that the Controller refers to, by name;
 	// those that don't exist are absent.
 	ConfigMaps map[string]map[string]string
@@ -47,6 +51,9 @@ func Controller(f ControllerFacts) Plan {
 	}
 	data := map[string]string{"slurm.conf": text}
 	plan.Objects = append(plan.Objects, f.workersService(), f.workersBudget())
+	if f.Keys != nil {
+		plan.Objects = append(plan.Objects, f.keys())
+	}
 	if c.Spec.External {
 		plan.Objects = append(plan.Objects, f.configMap(data))
 		return plan
@@ -62,7 +69,7 @@ func Controller(f ControllerFacts) Plan {
 		plan.Objects = append(plan.Objects, service)
 	}
 	plan.Objects = append(plan.Objects, f.internalService(), f.configMap(data))
-	if !f.canShareState(&plan) || f.SlurmKey == nil || f.JwtKey == nil || len(f.absentConfigMaps()) > 0 {
+	if !f.canShareState(&plan) || f.Keys == nil || f.JwtKey == nil || len(f.absentConfigMaps()) > 0 {
 		return plan
 	}
 	workload, err := f.statefulSet(data)
@@ -246,6 +253,15 @@ func (f ControllerFacts) configMap(data map[string]string) *corev1.ConfigMap {
 	}
 }
 
+// keys is the Secret that all pods of the cluster mount.
+func (f ControllerFacts) keys() *corev1.Secret {
+	s := &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: f.meta(f.Controller.KeysName()), Data: f.Keys}
+	if f.KeysChanged != "" {
+		s.Annotations[v1beta1.AnnotationKeysChanged] = f.KeysChanged
+	}
+	return s
+}
+
 // service is what clients use. Its one ready endpoint is the active controller: with high
 // availability by the pods' readiness, so that nobody has to be there to move a label.
 func (f ControllerFacts) service() (*corev1.Service, error) {
@@ -268,8 +284,10 @@ func (f ControllerFacts) service() (*corev1.Service, error) {
 func (f ControllerFacts) internalService() *corev1.Service {
 	c := f.Controller
 	_, port := c.Address()
+	own := f.meta(c.InternalServiceName())
+	own.Labels[v1beta1.LabelMetrics] = "true"
 	return &corev1.Service{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: f.meta(c.InternalServiceName()),
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: own,
 		Spec: corev1.ServiceSpec{
 			ClusterIP: corev1.ClusterIPNone, PublishNotReadyAddresses: true,
 			Selector: selector(v1beta1.NameSlurmctld, c.Name),

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
+	"github.com/slinky-hpc/slinky/internal/plan/keyring"
 	"github.com/slinky-hpc/slinky/internal/plan/overlay"
 	"github.com/slinky-hpc/slinky/internal/plan/sshd"
 )
@@ -23,6 +24,8 @@ type LoginSetFacts struct {
 	Controller *v1beta1.Controller
 	// SlurmKey and SssdConf are the contents of the referenced keys; nil where they don't exist.
 	SlurmKey, SssdConf []byte
+	// Keys is the data of the Secret that the Controller keeps its keys in; nil where it doesn't exist yet.
+	Keys map[string][]byte
 	// HostKeys is the Secret with the ssh host keys; nil where it doesn't exist.
 	HostKeys *corev1.Secret
 	// Live is the Deployment as it is; nil where it doesn't exist.
@@ -67,7 +70,7 @@ func LoginSet(f LoginSetFacts) LoginPlan {
 	if f.Controller.Spec.SlurmKeyRef == nil {
 		plan.problem(v1beta1.ReasonInvalidSpec, "Controller "+f.Controller.Name+" has no slurmKeyRef: login pods need the key to reach slurmctld")
 	}
-	if f.SlurmKey == nil || f.SssdConf == nil || f.HostKeys == nil {
+	if f.Keys == nil || f.SssdConf == nil || f.HostKeys == nil {
 		return plan
 	}
 	workload, err := f.deployment()
@@ -228,7 +231,7 @@ func (f LoginSetFacts) annotations() map[string]string {
 	}
 	return map[string]string{
 		v1beta1.AnnotationDefaultContainer: v1beta1.NameLogin,
-		v1beta1.AnnotationSlurmKeyHash:     checksum(f.SlurmKey),
+		v1beta1.AnnotationSlurmKeyHash:     keyring.ClientHash(f.Keys),
 		v1beta1.AnnotationSshHostKeysHash:  checksumOfMap(keys),
 		v1beta1.AnnotationSshdConfHash:     checksum([]byte(sshd.LoginConfig(f.LoginSet.Spec.ExtraSshdConfig))),
 		v1beta1.AnnotationSssdConfHash:     checksum(f.SssdConf),

@@ -17,7 +17,7 @@ func loginFacts() LoginSetFacts {
 	l.Spec.SssdConfRef = *key("slurm-sssd-conf", "sssd.conf")
 	l.Spec.Replicas = ptr[int32](1)
 	f := LoginSetFacts{
-		LoginSet: l, Controller: controller(), SlurmKey: []byte("k"), SssdConf: []byte("[sssd]\n"), ClusterDomain: "cluster.local",
+		LoginSet: l, Controller: controller(), SlurmKey: []byte("k"), Keys: map[string][]byte{"slurm.key": []byte("k")}, SssdConf: []byte("[sssd]\n"), ClusterDomain: "cluster.local",
 		Images: ImagesOf("registry.example.com/slinky", "26.05"),
 	}
 	keys := map[string][]byte{}
@@ -57,11 +57,11 @@ func TestLoginSetWaitsForWhatIsMissing(t *testing.T) {
 		"host keys":       {func(f *LoginSetFacts) { f.HostKeys = nil }, "Service ConfigMap", "", true},
 		"sssd.conf": {func(f *LoginSetFacts) { f.SssdConf = nil }, "Service ConfigMap",
 			`spec.sssdConfRef: there is no key "sssd.conf" in a Secret "slurm-sssd-conf" of namespace slurm: create it`, false},
-		"slurm.key": {func(f *LoginSetFacts) { f.SlurmKey = nil }, "Service ConfigMap",
+		"slurm.key": {func(f *LoginSetFacts) { f.SlurmKey, f.Keys = nil, nil }, "Service ConfigMap",
 			`slurmKeyRef of Controller slurm: there is no key "slurm.key" in a Secret "slurm-auth-slurm" of namespace slurm: create it`, false},
 		"Controller": {func(f *LoginSetFacts) { f.Controller = nil }, "Service ConfigMap",
 			`spec.controllerRef: there is no Controller "slurm" in namespace slurm: create it`, false},
-		"slurmKeyRef": {func(f *LoginSetFacts) { f.Controller.Spec.SlurmKeyRef, f.SlurmKey = nil, nil }, "Service ConfigMap",
+		"slurmKeyRef": {func(f *LoginSetFacts) { f.Controller.Spec.SlurmKeyRef, f.SlurmKey, f.Keys = nil, nil, nil }, "Service ConfigMap",
 			"Controller slurm has no slurmKeyRef: login pods need the key to reach slurmctld", false},
 		"a good container": {func(f *LoginSetFacts) { f.LoginSet.Spec.Login = raw(`{"ports":7}`) }, "Service ConfigMap",
 			"spec.login", false},
@@ -123,7 +123,7 @@ func TestLoginSetRolls(t *testing.T) {
 	before := LoginSet(loginFacts()).Objects[2].(*appsv1.Deployment)
 	for because, change := range map[string]func(*LoginSetFacts){
 		"":                          func(f *LoginSetFacts) { f.LoginSet.Spec.RootSshAuthorizedKeys = "ssh-ed25519 AAAA" },
-		"slurm.key changed":         func(f *LoginSetFacts) { f.SlurmKey = []byte("new") },
+		"slurm.key changed":         func(f *LoginSetFacts) { f.Keys = map[string][]byte{"slurm.key": []byte("new")} },
 		"sssd.conf changed":         func(f *LoginSetFacts) { f.SssdConf = []byte("new") },
 		"sshd_config changed":       func(f *LoginSetFacts) { f.LoginSet.Spec.ExtraSshdConfig = "MaxSessions 3" },
 		"the ssh host keys changed": func(f *LoginSetFacts) { f.HostKeys.Data["ssh_host_rsa_key"] = []byte("new") },

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
+	"github.com/slinky-hpc/slinky/internal/plan/keyring"
 	"github.com/slinky-hpc/slinky/internal/plan/overlay"
 	"github.com/slinky-hpc/slinky/internal/plan/sshd"
 )
@@ -107,9 +108,9 @@ func (f LoginSetFacts) initconf(image string) (corev1.Container, error) {
 		Command: []string{"sh", "-c", strings.Join([]string{
 			"set -e",
 			"cd " + dirSource,
-			"for f in *.conf *.key; do",
+			"for f in *.conf *.key *.jwks; do",
 			"  [ -e \"$f\" ] || continue",
-			"  case $f in *.key) mode=600 ;; *) mode=644 ;; esac",
+			"  case $f in *.key | *.jwks) mode=600 ;; *) mode=644 ;; esac",
 			fmt.Sprintf("  install -m $mode -o %d -g %d \"$f\" %s/", uidSlurm, uidSlurm, dirCopy),
 			"done",
 			fmt.Sprintf("chown %d:%d %s", uidSlurm, uidSlurm, dirCopy),
@@ -142,7 +143,7 @@ func (f LoginSetFacts) volumes() []corev1.Volume {
 		}
 		keys = append(keys, item)
 	}
-	source := etcVolume(0o600, fromSecret(f.Controller.Spec.SlurmKeyRef, fileSlurmKey))
+	source := etcVolume(0o600, keyring.Projections(f.Controller)...)
 	source.Name = volumeSource
 	return []corev1.Volume{
 		memoryVolume(volumeEtc), source, emptyVolume(volumeRunSlurm),

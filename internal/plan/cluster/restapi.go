@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
+	"github.com/slinky-hpc/slinky/internal/plan/keyring"
 	"github.com/slinky-hpc/slinky/internal/plan/overlay"
 )
 
@@ -18,6 +19,8 @@ type RestApiFacts struct {
 	Controller *v1beta1.Controller
 	// SlurmKey is the content of the Controller's key; nil where it doesn't exist.
 	SlurmKey []byte
+	// Keys is the data of the Secret that the Controller keeps its keys in; nil where it doesn't exist yet.
+	Keys map[string][]byte
 	// Config is the data of the Controller's ConfigMap; nil where it doesn't exist.
 	Config map[string]string
 	Images Images
@@ -41,7 +44,7 @@ func RestApi(f RestApiFacts) Plan {
 	if f.Controller.Spec.SlurmKeyRef == nil {
 		plan.problem(v1beta1.ReasonInvalidSpec, "Controller "+f.Controller.Name+" has no slurmKeyRef: slurmrestd needs the key to reach slurmctld")
 	}
-	if f.SlurmKey == nil || f.Config == nil {
+	if f.Keys == nil || f.Config == nil {
 		return plan
 	}
 	workload, err := f.deployment()
@@ -82,9 +85,9 @@ func (f RestApiFacts) deployment() (*appsv1.Deployment, error) {
 		AutomountServiceAccountToken: ptr(false),
 		SecurityContext:              runAs(uidNobody),
 		Containers:                   []corev1.Container{main},
-		Volumes: []corev1.Volume{etcVolume(0o600,
-			fromConfigMap(f.Controller.ConfigName(), corev1.KeyToPath{Key: "slurm.conf", Path: "slurm.conf"}),
-			fromSecret(f.Controller.Spec.SlurmKeyRef, fileSlurmKey))},
+		Volumes: []corev1.Volume{etcVolume(0o600, append([]corev1.VolumeProjection{
+			fromConfigMap(f.Controller.ConfigName(), corev1.KeyToPath{Key: "slurm.conf", Path: "slurm.conf"})},
+			keyring.Projections(f.Controller)...)...)},
 	}, r.Spec.Template.PodSpec)
 	if err != nil {
 		return nil, fmt.Errorf("template.spec: %w", err)
@@ -92,7 +95,7 @@ func (f RestApiFacts) deployment() (*appsv1.Deployment, error) {
 	// slurmrestd reads neither again, so it is replaced on a change of either.
 	l, a := overlay.Metadata(r, r.Spec.Template.Metadata, labels(v1beta1.NameSlurmrestd, r.Name, v1beta1.ComponentRestApi), map[string]string{
 		v1beta1.AnnotationDefaultContainer: v1beta1.NameSlurmrestd,
-		v1beta1.AnnotationSlurmKeyHash:     checksum(f.SlurmKey),
+		v1beta1.AnnotationSlurmKeyHash:     keyring.ClientHash(f.Keys),
 		v1beta1.AnnotationSlurmConfigHash:  checksum([]byte(f.Config["slurm.conf"])),
 	})
 	return &appsv1.Deployment{

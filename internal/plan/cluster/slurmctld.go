@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
+	"github.com/slinky-hpc/slinky/internal/plan/keyring"
 	"github.com/slinky-hpc/slinky/internal/plan/overlay"
 	"github.com/slinky-hpc/slinky/internal/plan/sidecar"
 	"github.com/slinky-hpc/slinky/slurm/conf"
@@ -60,7 +61,7 @@ func (f ControllerFacts) slurmctldPod(data map[string]string) (corev1.PodTemplat
 func (f ControllerFacts) annotations(data map[string]string) map[string]string {
 	a := map[string]string{
 		v1beta1.AnnotationDefaultContainer: v1beta1.NameSlurmctld,
-		v1beta1.AnnotationSlurmKeyHash:     checksum(f.SlurmKey),
+		v1beta1.AnnotationSlurmKeyHash:     keyring.ServerHash(f.Keys),
 		v1beta1.AnnotationJwtKeyHash:       checksum(f.JwtKey),
 	}
 	if !f.Controller.Spec.InplaceReconfigure {
@@ -127,9 +128,8 @@ func (f ControllerFacts) slurmctld() (corev1.Container, error) {
 
 func (f ControllerFacts) volumes() []corev1.Volume {
 	c := f.Controller
-	sources := []corev1.VolumeProjection{
-		fromConfigMap(c.ConfigName()), fromSecret(c.Spec.SlurmKeyRef, fileSlurmKey), fromSecret(c.JwtKey(), fileJwtKey),
-	}
+	sources := append([]corev1.VolumeProjection{fromConfigMap(c.ConfigName())}, keyring.Projections(c)...)
+	sources = append(sources, fromSecret(c.JwtKey(), fileJwtKey))
 	for _, name := range f.references() {
 		sources = append(sources, fromConfigMap(name))
 	}

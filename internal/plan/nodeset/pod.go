@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
+	"github.com/slinky-hpc/slinky/internal/plan/keyring"
 	"github.com/slinky-hpc/slinky/internal/plan/overlay"
 	"github.com/slinky-hpc/slinky/internal/plan/sidecar"
 	"github.com/slinky-hpc/slinky/internal/plan/workernode"
@@ -185,10 +186,8 @@ func (p *planner) workersDomain() string {
 func (p *planner) volumes() []corev1.Volume {
 	mode := int32(0o600)
 	var sources []corev1.VolumeProjection
-	if ref := p.Controller.Spec.SlurmKeyRef; ref != nil {
-		sources = append(sources, corev1.VolumeProjection{Secret: &corev1.SecretProjection{
-			LocalObjectReference: corev1.LocalObjectReference{Name: ref.Name},
-			Items:                []corev1.KeyToPath{{Key: ref.Key, Path: "slurm.key"}}}})
+	if p.Controller.Spec.SlurmKeyRef != nil {
+		sources = keyring.Projections(p.Controller)
 	}
 	volumes := []corev1.Volume{
 		{Name: volumeEtc, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{DefaultMode: &mode, Sources: sources}}},
