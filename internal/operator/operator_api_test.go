@@ -60,6 +60,7 @@ func TestAPIServer(t *testing.T) {
 	server.Bind(t, "slinky", "slurm-operator", "slurm-operator")
 	t.Run("schema", s.testSchema)
 	t.Run("keys", s.testKeys)
+	t.Run("check 56: take over", s.testTakeOver)
 	t.Run("example cluster", s.testExample)
 	t.Run("login set", s.testLoginSet)
 	t.Run("token", s.testToken)
