@@ -118,7 +118,7 @@ func (o *ownership) testApply(t *testing.T) {
 			"nodeSelector": map[string]any{"a": "b"},
 			"containers":   []any{map[string]any{"name": "c", "env": []any{map[string]any{"name": "B", "value": "2"}}}, map[string]any{"name": "theirs", "image": "x"}}}}},
 	}}
-	if err := o.admin.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("kubectl")); err != nil {
+	if err := o.admin.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(u.DeepCopy()), client.FieldOwner("kubectl")); err != nil {
 		t.Fatalf("a user's own fields conflict with ours: %v", err)
 	}
 	o.apply(t, 1, "after a user's apply")
@@ -132,7 +132,7 @@ func (o *ownership) testApply(t *testing.T) {
 	}
 	// The user doesn't fight, either: the same manifest again changes nothing.
 	generation := d.Generation
-	if err := o.admin.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("kubectl")); err != nil {
+	if err := o.admin.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(u.DeepCopy()), client.FieldOwner("kubectl")); err != nil {
 		t.Fatal(err)
 	}
 	o.apply(t, 0, "after the same apply again")

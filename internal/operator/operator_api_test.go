@@ -180,6 +180,7 @@ func (s *suite) testExample(t *testing.T) {
 	t.Run("a foreign object is left alone", func(t *testing.T) { s.testForeign(t, all) })
 	t.Run("accounting", func(t *testing.T) { s.testAccounting(t, all) })
 	t.Run("a change of the claim template", func(t *testing.T) { s.testClaimTemplate(t, all) })
+	t.Run("bad input", func(t *testing.T) { s.testBadInput(t, all) })
 }
 
 func (s *suite) wantObjects(t *testing.T) {
