@@ -52,9 +52,6 @@ func BenchmarkNodeSet2000(b *testing.B) {
 	begin := time.Now()
 	s.reconcileUntil(b, func() bool { return s.pods(b) == workers })
 	ours := time.Since(begin)
-	b.ReportMetric(workers/bare.Seconds(), "bare-pods/s")
-	b.ReportMetric(workers/ours.Seconds(), "pods/s")
-	b.ReportMetric(bare.Seconds()/ours.Seconds(), "pods/bare")
 
 	s.ready(b)
 	quiet := 0
@@ -73,6 +70,9 @@ func BenchmarkNodeSet2000(b *testing.B) {
 		s.reconcile(b)
 		rounds++
 	}
+	b.ReportMetric(workers/bare.Seconds(), "bare-pods/s")
+	b.ReportMetric(workers/ours.Seconds(), "pods/s")
+	b.ReportMetric(bare.Seconds()/ours.Seconds(), "pods/bare")
 	b.ReportMetric((processor(b)-cpu).Seconds()/float64(rounds), "cpu-sec/op")
 	b.ReportMetric(float64(s.writes.Load()-writes), "api-writes")
 	b.ReportMetric(float64(s.slurm.writes.Load()-slurmWrites), "slurm-writes")
