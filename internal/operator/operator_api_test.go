@@ -64,6 +64,7 @@ func TestAPIServer(t *testing.T) {
 	t.Run("example cluster", s.testExample)
 	t.Run("login set", s.testLoginSet)
 	t.Run("token", s.testToken)
+	t.Run("checks 15 and 19: who is in control", s.testControl)
 	t.Run("check 16: a ServiceMonitor whose kind comes later", s.testMonitor)
 	t.Run("autoscaler", s.testAutoscaler)
 	t.Run("manager", s.testManager)
