@@ -8,7 +8,9 @@ import (
 
 // mergedKeys are the options that the operator and a user's extra lines share. For all
 // others Slurm's own rule holds: the last line wins.
-func mergedKeys() []string { return []string{"AuthAltParameters", "AuthInfo", "PrologFlags", "SlurmctldParameters"} }
+func mergedKeys() []string {
+	return []string{"AuthAltParameters", "AuthInfo", "PrologFlags", "SlurmctldParameters"}
+}
 
 // mergeOptions writes, for each shared key that extra sets, one more line with the union of
 // both sides, sorted. A sub-key that ours has keeps our value: the cluster doesn't work without.

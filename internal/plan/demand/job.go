@@ -15,10 +15,10 @@ import (
 
 // request is what makes two jobs alike.
 type request struct {
-	partition, tres, reservation string
-	tasks                        slurm.Number
-	cpus                         slurm.Number
-	asked                        slurm.JobAsks
+	partition, tres string
+	tasks           slurm.Number
+	cpus            slurm.Number
+	asked           slurm.JobAsks
 	// alone: Slurm has left it waiting for so long that it seems not to fit beside others.
 	alone bool
 	// young has waited for less than some set's PendingTime, and for how long.
