@@ -105,12 +105,9 @@ func (r *controllerReconciler) Reconcile(ctx context.Context, req ctrl.Request) 
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	keys, err := r.nextKeys(ctx, c, &facts)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
+	keys, keysErr := r.nextKeys(ctx, c, &facts)
 	plan := cluster.Controller(facts)
-	err = errors.Join(r.applyAll(ctx, c, plan.Objects), r.recreate(ctx, c, plan.Recreate), r.connect(ctx, c, facts.JwtKey))
+	err = errors.Join(keysErr, r.applyAll(ctx, c, plan.Objects), r.recreate(ctx, c, plan.Recreate), r.connect(ctx, c, facts.JwtKey))
 	control, controlErr := r.control(ctx, c, facts.Live)
 	err = errors.Join(err, controlErr, r.spreadKeys(ctx, c, facts.Keys))
 	monitorAgain, monitorErr := r.monitor(ctx, c)

@@ -38,6 +38,7 @@ func (r *controllerReconciler) nextKeys(ctx context.Context, c *v1beta1.Controll
 	}
 	in := keyring.Facts{Key: facts.SlurmKey, Now: r.now(), Step: keyStep, External: c.Spec.External}
 	if secret != nil {
+		facts.Keys = secret.Data // they stay where nothing better is known
 		in.Data, facts.KeysChanged = secret.Data, secret.Annotations[v1beta1.AnnotationKeysChanged]
 		// Without a time, the change is as old as can be.
 		in.Since, _ = time.Parse(time.RFC3339, facts.KeysChanged)
