@@ -70,7 +70,7 @@ func fullFacts() ControllerFacts {
 	return f
 }
 
-func TestControllerGolden(t *testing.T) {
+func TestCheck10ControllerGolden(t *testing.T) {
 	external := facts()
 	external.Controller.Spec.External = true
 	external.Controller.Spec.ExternalConfig = &v1beta1.ExternalConfig{Host: "head.example.com", Port: 6817}
@@ -137,7 +137,7 @@ func golden(t *testing.T, name string, plan Plan) {
 	}
 }
 
-func TestOrderOfNodeSetsDoesNotMatter(t *testing.T) {
+func TestCheck11OrderOfNodeSetsDoesNotMatter(t *testing.T) {
 	a, b := fullFacts(), fullFacts()
 	b.NodeSets[0], b.NodeSets[1] = b.NodeSets[1], b.NodeSets[0]
 	if diff := cmp.Diff(Controller(a), Controller(b)); diff != "" {
