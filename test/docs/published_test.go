@@ -100,6 +100,7 @@ func ours() []string {
 	return []string{
 		`AUTOSCALING .status.conditions[?(@.type=="AutoscalingActive")].message string 1`,
 		"required spec.autoscaling: maxReplicas",
+		"required spec.topologyFromLabels: labels topology",
 	}
 }
 
