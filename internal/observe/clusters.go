@@ -99,6 +99,9 @@ func (c *Clusters) close(name types.NamespacedName) {
 	if k.stop != nil {
 		k.stop()
 	}
+	if client, ok := k.client.(interface{ Close() }); ok {
+		client.Close() // connections that wait for a next call, which won't come
+	}
 }
 
 // run starts a cluster's poller. c.mu is held.

@@ -3,6 +3,8 @@ package observe
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -96,6 +98,48 @@ func TestView(t *testing.T) {
 		c.Drop(name)
 		if v := c.View(name, maxAge); v.Known {
 			t.Errorf("after Drop: %+v", v)
+		}
+	})
+}
+
+// closing counts the clients whose connections are given up.
+type closing struct {
+	*fakeSlurm
+	closed *int
+}
+
+func (c closing) Close() { *c.closed++ }
+
+// S004: a cluster that is made again under its name gets a new client each time, and nothing is left of the old one.
+func TestS004NothingIsLeftOfAnOldCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake, opened, closed := &fakeSlurm{}, []string{}, 0
+		fake.answer(nil, slurm.Node{Name: "cpu-0"})
+		c := NewClusters(func(url string, key []byte) (slurm.Client, error) {
+			opened = append(opened, url+" "+string(key))
+			return closing{fake, &closed}, nil
+		}, func(types.NamespacedName) {})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- c.Start(ctx) }()
+		defer func() { stop(); <-ended }()
+		name := types.NamespacedName{Namespace: "slurm", Name: "slurm"}
+		synctest.Wait()
+		before := runtime.NumGoroutine()
+		for i := range 3 {
+			url, key := fmt.Sprintf("http://rest-%d", i), fmt.Sprintf("key-%d", i)
+			if err := c.Use(name, url, []byte(key), time.Time{}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if v := c.View(name, time.Minute); !v.Known || opened[len(opened)-1] != url+" "+key {
+				t.Errorf("round %d: %+v, opened %v", i, v, opened)
+			}
+			c.Drop(name)
+			synctest.Wait()
+			if n := runtime.NumGoroutine(); n != before || closed != i+1 {
+				t.Errorf("round %d: %d goroutines are left, %d clients closed", i, n-before, closed)
+			}
 		}
 	})
 }

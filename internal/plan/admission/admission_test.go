@@ -76,18 +76,23 @@ func TestNamesInSlurm(t *testing.T) {
 		mine, other v1beta1.NodeSet
 		want        string
 	}{
-		"different":              {worker("a", "", 3), worker("b", "", 3), ""},
-		"by host name":           {worker("a", "x-", 1), worker("b", "x", 1), `refused: spec.template.spec.hostname: Invalid value: "x": is the name of NodeSet b in Slurm already: set another spec.template.spec.hostname`},
-		"by name":                {worker("a", "", 1), worker("b", "a", 1), `refused: metadata.name: Invalid value: "a": is the name of NodeSet b in Slurm already: set another spec.template.spec.hostname`},
-		"in another cluster":     {worker("a", "x", 1), worker("b", "x", 1, elsewhere), ""},
-		"one node":               {worker("a", "x", 12), worker("b", "x1", 1), `refused: spec.template.spec.hostname: Invalid value: "x": both this NodeSet and NodeSet b would have a Slurm node x10: set another spec.template.spec.hostname`},
-		"not that many":          {worker("a", "x", 10), worker("b", "x1", 1), ""},
-		"padded apart":           {worker("a", "x", 12, padding), worker("b", "x1", 1), ""},
-		"padded together":        {worker("a", "x", 101, padding), worker("b", "x10", 1), `refused: spec.template.spec.hostname: Invalid value: "x": both this NodeSet and NodeSet b would have a Slurm node x100: set another spec.template.spec.hostname`},
-		"names of nodes":         {worker("a", "x", 12, daemons), worker("b", "x1", 1), ""},
-		"name and host name":     {worker("x", "", 12), worker("b", "x-1", 1), `refused: metadata.name: Invalid value: "x": both this NodeSet and NodeSet b would have a Slurm node x-10: set another spec.template.spec.hostname`},
-		"none yet":               {worker("a", "x", 0), worker("b", "x1", 0), ""},
-		"the same NodeSet, seen": {worker("a", "x", 1), worker("a", "x", 1), ""},
+		"different":          {worker("a", "", 3), worker("b", "", 3), ""},
+		"by host name":       {worker("a", "x-", 1), worker("b", "x", 1), `refused: spec.template.spec.hostname: Invalid value: "x": is the name of NodeSet b in Slurm already: set another spec.template.spec.hostname`},
+		"by name":            {worker("a", "", 1), worker("b", "a", 1), `refused: metadata.name: Invalid value: "a": is the name of NodeSet b in Slurm already: set another spec.template.spec.hostname`},
+		"in another cluster": {worker("a", "x", 1), worker("b", "x", 1, elsewhere), ""},
+		"one node":           {worker("a", "x", 12), worker("b", "x1", 1), `refused: spec.template.spec.hostname: Invalid value: "x": both this NodeSet and NodeSet b would have a Slurm node x10: set another spec.template.spec.hostname`},
+		"not that many":      {worker("a", "x", 10), worker("b", "x1", 1), ""},
+		"padded apart":       {worker("a", "x", 12, padding), worker("b", "x1", 1), ""},
+		"padded together":    {worker("a", "x", 101, padding), worker("b", "x10", 1), `refused: spec.template.spec.hostname: Invalid value: "x": both this NodeSet and NodeSet b would have a Slurm node x100: set another spec.template.spec.hostname`},
+		"names of nodes":     {worker("a", "x", 12, daemons), worker("b", "x1", 1), ""},
+		"name and host name": {worker("x", "", 12), worker("b", "x-1", 1), `refused: metadata.name: Invalid value: "x": both this NodeSet and NodeSet b would have a Slurm node x-10: set another spec.template.spec.hostname`},
+		"none yet":           {worker("a", "x", 0), worker("b", "x1", 0), ""},
+		// S044: what can't become a name or a label is refused with its limit.
+		"S044: too long with its ordinals": {worker(strings.Repeat("n", 60), "", 1001), worker("b", "", 1), `refused: metadata.name: Invalid value: "` + strings.Repeat("n", 60) + `": gives a worker the host name "` + strings.Repeat("n", 60) + `-1000": must be no more than 63 characters`},
+		"S044: a pod's name, too long":     {worker(strings.Repeat("n", 62), "x", 1), worker("b", "", 1), `refused: metadata.name: Invalid value: "` + strings.Repeat("n", 62) + `": gives a pod the name "` + strings.Repeat("n", 62) + `-0", which a label holds: 63 characters at most`},
+		"S044: daemons, too long":          {worker(strings.Repeat("n", 64), "", 1, daemons), worker("b", "", 1), `refused: metadata.name: Invalid value: "` + strings.Repeat("n", 64) + `": is the value of a label of its pods: 63 characters at most`},
+		"S044: daemons, long":              {worker(strings.Repeat("n", 63), "", 1, daemons), worker("b", "", 1), ""},
+		"the same NodeSet, seen":           {worker("a", "x", 1), worker("a", "x", 1), ""},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) { want(t, NodeSet(&tc.mine, nil, facts(tc.other)), tc.want) })

@@ -88,7 +88,12 @@ func nodeSetNames(v *Verdict, n, old *v1beta1.NodeSet, create bool, facts NodeSe
 		longest := hostname(n, prefix, max(0, workers(n)-1))
 		if problems := validation.IsDNS1123Label(longest); len(problems) > 0 {
 			v.refuse(path, name, "gives a worker the host name %q: %s", longest, strings.Join(problems, "; "))
+		} else if pod := hostname(n, "", max(0, workers(n)-1)); len(pod) > validation.LabelValueMaxLength {
+			v.refuse(field.NewPath("metadata", "name"), n.Name, "gives a pod the name %q, which a label holds: %d characters at most", pod, validation.LabelValueMaxLength)
 		}
+	}
+	if create && n.Spec.ScalingMode == v1beta1.ScalingModeDaemonSet && len(n.Name) > validation.LabelValueMaxLength {
+		v.refuse(field.NewPath("metadata", "name"), n.Name, "is the value of a label of its pods: %d characters at most", validation.LabelValueMaxLength)
 	}
 	if create {
 		for _, c := range facts.Controllers {

@@ -103,13 +103,23 @@ func useClaims(spec *corev1.PodSpec, claims map[string]*corev1.PersistentVolumeC
 // podName is the name of the pod in a slot. In DaemonSet mode it is as good as a generated
 // one, but always the same for a Kubernetes node: a pod can't be made twice.
 func (p *planner) podName(slot string) string {
+	name := p.NodeSet.Name
 	if !p.daemon() {
-		return p.NodeSet.Name + "-" + p.index(slot)
+		return name + "-" + p.index(slot)
 	}
+	out := name + "-" + suffixOf(slot)
+	if len(out) > validation.LabelValueMaxLength {
+		// A label holds the name. What is cut off counts in the suffix: another NodeSet may begin alike.
+		suffix := suffixOf(name + "/" + slot)
+		return strings.TrimRight(name[:validation.LabelValueMaxLength-len(suffix)-1], "-.") + "-" + suffix
+	}
+	return out
+}
+
+func suffixOf(text string) string {
 	sum := fnv.New64a()
-	sum.Write([]byte(slot))
-	suffix := rand.SafeEncodeString(strconv.FormatUint(sum.Sum64(), 36))
-	return p.NodeSet.Name + "-" + suffix
+	sum.Write([]byte(text))
+	return rand.SafeEncodeString(strconv.FormatUint(sum.Sum64(), 36))
 }
 
 // index is an ordinal with as many digits as the NodeSet asks for.
