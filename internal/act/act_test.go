@@ -175,6 +175,9 @@ func TestPatchStatus(t *testing.T) {
 	w := &writes{}
 	c := w.client(t, owner())
 	before := owner()
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(before), before); err != nil {
+		t.Fatal(err)
+	}
 	if err := PatchStatus(t.Context(), c, before, before.DeepCopy()); err != nil || w.status != 0 {
 		t.Errorf("%d writes without a change, %v", w.status, err)
 	}
@@ -189,6 +192,11 @@ func TestPatchStatus(t *testing.T) {
 	}
 	if got := live.Status.Conditions; len(got) != 1 || got[0].ObservedGeneration != 3 || got[0].Message != "it runs" {
 		t.Errorf("conditions are %+v", got)
+	}
+	other := before.DeepCopy()
+	SetCondition(&other.Status.Conditions, 3, "Other", true, "Available", "")
+	if err := PatchStatus(t.Context(), c, before, other); !errors.Is(err, ErrChanged) {
+		t.Errorf("written over what was never seen: %v", err)
 	}
 	w.fail = apierrors.NewNotFound(schema.GroupResource{}, "c")
 	if err := PatchStatus(t.Context(), c, before, after.DeepCopy()); err != nil {

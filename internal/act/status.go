@@ -3,6 +3,7 @@ package act
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -12,13 +13,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// ErrChanged: the object has been changed since it was read. It has to be looked at again.
+var ErrChanged = errors.New("has been changed in the meantime")
+
 // PatchStatus writes the difference between two states of one object's status, if there is any.
+// A patch carries the whole list of conditions, and not all of them need be its writer's: it
+// writes over nothing that it hasn't seen, and is ErrChanged then.
 func PatchStatus(ctx context.Context, c client.Client, before, after client.Object) error {
-	patch := client.MergeFrom(before)
 	if same, err := Same(before, after); same || err != nil {
 		return err
 	}
-	if err := c.Status().Patch(ctx, after, patch); err != nil && !apierrors.IsNotFound(err) {
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	switch err := c.Status().Patch(ctx, after, patch); {
+	case apierrors.IsConflict(err):
+		return fmt.Errorf("patch status of %s: it %w", after.GetName(), ErrChanged)
+	case err != nil && !apierrors.IsNotFound(err):
 		return fmt.Errorf("patch status of %s: %w", after.GetName(), err)
 	}
 	return nil

@@ -10,7 +10,6 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -99,9 +98,9 @@ func (r *autoscaler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return again(scaleLater, sets, errs)
 	}
 	s := &scaling{autoscaler: r, controller: c, name: req.NamespacedName, view: view, others: map[string]string{}, byName: map[string]*v1beta1.NodeSet{}}
-	errs = append(errs, s.scale(ctx, sets, r.clusters.Jobs(req.NamespacedName)))
+	errs = append(errs, s.scale(ctx, sets, r.clusters.Jobs(req.NamespacedName))...)
 	if len(sets) == 0 && s.done {
-		return ctrl.Result{}, errors.Join(errs...)
+		return result(errs...)
 	}
 	return again(scaleEvery, sets, errs)
 }
@@ -111,7 +110,9 @@ func again(after time.Duration, sets []*v1beta1.NodeSet, errs []error) (ctrl.Res
 	if len(sets) > 0 && after > scaleEvery {
 		after = 3 * time.Second
 	}
-	return ctrl.Result{RequeueAfter: after}, errors.Join(errs...)
+	out, err := result(errs...)
+	out.RequeueAfter = soonest(out.RequeueAfter, after)
+	return out, err
 }
 
 // scaling is one look at a cluster.
@@ -127,11 +128,11 @@ type scaling struct {
 	done bool
 }
 
-func (s *scaling) scale(ctx context.Context, sets []*v1beta1.NodeSet, jobs []slurm.Job) error {
+func (s *scaling) scale(ctx context.Context, sets []*v1beta1.NodeSet, jobs []slurm.Job) []error {
 	f := demand.Facts{Now: s.now(), Jobs: jobs}
 	if len(sets) > 0 {
 		if err := s.findOthers(ctx); err != nil {
-			return err
+			return []error{err}
 		}
 	}
 	var errs []error
@@ -139,7 +140,7 @@ func (s *scaling) scale(ctx context.Context, sets []*v1beta1.NodeSet, jobs []slu
 	for _, n := range sets {
 		pods, err := s.pods(ctx, n)
 		if err != nil {
-			return err
+			return []error{err}
 		}
 		for i := range pods {
 			workers[nodeset.SlurmNode(&pods[i])] = true
@@ -158,7 +159,7 @@ func (s *scaling) scale(ctx context.Context, sets []*v1beta1.NodeSet, jobs []slu
 		errs = append(errs, s.carryOut(ctx, s.byName[d.Name], f.Sets[i], d))
 	}
 	s.spares(ctx, demand.Spares(f, plan, s.view.Nodes, demand.MaxNodes(s.controller)))
-	return errors.Join(errs...)
+	return errs
 }
 
 func (r *autoscaler) pods(ctx context.Context, n *v1beta1.NodeSet) (out []corev1.Pod, err error) {
@@ -223,7 +224,7 @@ func (r *autoscaler) report(ctx context.Context, n *v1beta1.NodeSet, active bool
 	if worker != nil {
 		n.Status.Autoscaling = &v1beta1.NodeSetAutoscalingStatus{Worker: worker}
 	}
-	if err := r.patchStatus(ctx, before, n); err != nil {
+	if err := act.PatchStatus(ctx, r.Client, before, n); err != nil {
 		return err
 	}
 	if changed && (!active || reason == v1beta1.ReasonLimitedByMaximum) { // a change of the number has its own event
@@ -244,22 +245,7 @@ func (r *autoscaler) stop(ctx context.Context, n *v1beta1.NodeSet) error {
 	before := n.DeepCopy()
 	n.Status.Autoscaling = nil
 	meta.RemoveStatusCondition(&n.Status.Conditions, v1beta1.ConditionAutoscaling)
-	return r.patchStatus(ctx, before, n)
-}
-
-// patchStatus writes nothing over what another reconciler has just written: then it is for the next time.
-func (r *autoscaler) patchStatus(ctx context.Context, before, after *v1beta1.NodeSet) error {
-	if same, err := act.Same(before, after); same || err != nil {
-		return err
-	}
-	err := r.Status().Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("patch status of NodeSet %s/%s: %w", after.Namespace, after.Name, err)
-	}
-	return nil
+	return act.PatchStatus(ctx, r.Client, before, n)
 }
 
 // spares carries out some steps. What a user should know about the rest is told with the next decision.

@@ -125,11 +125,7 @@ func (r *controllerReconciler) Reconcile(ctx context.Context, req ctrl.Request) 
 	}
 	report.conditions(&c.Status.Conditions, c.Generation)
 	out, err := result(err, act.PatchStatus(ctx, r.Client, before, c))
-	for _, again := range []time.Duration{control.Again, keys.Again, monitorAgain} {
-		if again > 0 && (out.RequeueAfter == 0 || again < out.RequeueAfter) {
-			out.RequeueAfter = again
-		}
-	}
+	out.RequeueAfter = soonest(out.RequeueAfter, control.Again, keys.Again, monitorAgain)
 	return out, err
 }
 

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
+	"github.com/slinky-hpc/slinky/internal/act"
 )
 
 // finalizersOf are those finalizers that the operator sets on NodeSets.
@@ -48,8 +50,13 @@ func (r *nodeSetReconciler) patchFinalizers(ctx context.Context, n *v1beta1.Node
 	}
 	live := &v1beta1.NodeSet{}
 	live.Namespace, live.Name = n.Namespace, n.Name
-	if err := r.Patch(ctx, live, client.RawPatch(types.MergePatchType, patch)); err != nil {
-		return client.IgnoreNotFound(fmt.Errorf("patch finalizers of NodeSet %s/%s: %w", n.Namespace, n.Name, err))
+	switch err := r.Patch(ctx, live, client.RawPatch(types.MergePatchType, patch)); {
+	case apierrors.IsNotFound(err):
+		return nil
+	case apierrors.IsConflict(err):
+		return fmt.Errorf("patch finalizers of NodeSet %s/%s: it %w", n.Namespace, n.Name, act.ErrChanged)
+	case err != nil:
+		return fmt.Errorf("patch finalizers of NodeSet %s/%s: %w", n.Namespace, n.Name, err)
 	}
 	n.Finalizers, n.ResourceVersion = live.Finalizers, live.ResourceVersion
 	return nil

@@ -127,7 +127,7 @@ func (r *nodeSetReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	}
 	plan := nodeset.Make(facts)
 	if err := r.addFinalizers(ctx, n, plan.Finalizers); err != nil {
-		return ctrl.Result{}, err
+		return result(err)
 	}
 	before := n.DeepCopy()
 	carrier := &carrier{nodeSetReconciler: r, set: n, view: view}
@@ -140,7 +140,7 @@ func (r *nodeSetReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	report := reportOn(plan, view.Known, view.Why, err)
 	report.conditions(&n.Status.Conditions, n.Generation)
 	out, err := result(err, act.PatchStatus(ctx, r.Client, before, n), r.keepFinalizers(ctx, n, plan.Finalizers))
-	out.RequeueAfter = plan.Again
+	out.RequeueAfter = soonest(out.RequeueAfter, plan.Again)
 	return out, err
 }
 
@@ -171,7 +171,7 @@ func (r *nodeSetReconciler) withoutController(ctx context.Context, n *v1beta1.No
 		r.recorder.Eventf(n, nil, corev1.EventTypeWarning, v1beta1.EventControllerRefFailed, "Reconcile", "%s", message)
 	}
 	report{message: message, problems: []problem{{v1beta1.ReasonReferenceNotFound, message}}}.conditions(&n.Status.Conditions, n.Generation)
-	return ctrl.Result{}, act.PatchStatus(ctx, r.Client, before, n)
+	return result(act.PatchStatus(ctx, r.Client, before, n))
 }
 
 // hasProblem tells whether a message is among those of the condition Degraded.
@@ -207,13 +207,4 @@ func reportOn(plan nodeset.Plan, slurmKnown bool, why string, err error) report 
 		out.message += "; the state of the Slurm nodes is not known: " + why
 	}
 	return out
-}
-
-// result ends a reconcile: an object on its way out is waited for, other errors are tried again.
-func result(errs ...error) (ctrl.Result, error) {
-	err := errors.Join(errs...)
-	if errors.Is(err, act.ErrDeleting) {
-		return ctrl.Result{RequeueAfter: time.Second}, nil
-	}
-	return ctrl.Result{}, err
 }

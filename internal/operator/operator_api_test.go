@@ -67,6 +67,7 @@ func TestAPIServer(t *testing.T) {
 	t.Run("checks 15 and 19: who is in control", s.testControl)
 	t.Run("check 16: a ServiceMonitor whose kind comes later", s.testMonitor)
 	t.Run("autoscaler", s.testAutoscaler)
+	t.Run("no condition of another writer is lost", s.testLostUpdate)
 	t.Run("manager", s.testManager)
 }
 
