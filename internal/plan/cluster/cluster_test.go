@@ -70,11 +70,30 @@ func fullFacts() ControllerFacts {
 	return f
 }
 
+// scriptFacts has scripts of all four kinds, two ConfigMaps of two files for each, in the
+// wrong order, with metrics and keys of an identity provider.
+func scriptFacts() ControllerFacts {
+	f := facts()
+	s := &f.Controller.Spec
+	s.Metrics.Enabled = true
+	s.JwksKeyRef = &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "idp"}, Key: "keys"}
+	f.ConfigMaps = map[string]map[string]string{"idp": {"keys": "{}"}}
+	for kind, refs := range map[string]*[]corev1.LocalObjectReference{
+		"prolog": &s.PrologScriptRefs, "epilog": &s.EpilogScriptRefs,
+		"prologctld": &s.PrologSlurmctldScriptRefs, "epilogctld": &s.EpilogSlurmctldScriptRefs,
+	} {
+		*refs = []corev1.LocalObjectReference{{Name: kind + "-2"}, {Name: kind + "-1"}}
+		f.ConfigMaps[kind+"-2"] = map[string]string{"15-" + kind + "-c.sh": "c", "05-" + kind + "-d.sh": "d"}
+		f.ConfigMaps[kind+"-1"] = map[string]string{"20-" + kind + "-b.sh": "b", "10-" + kind + "-a.sh": "a"}
+	}
+	return f
+}
+
 func TestCheck10ControllerGolden(t *testing.T) {
 	external := facts()
 	external.Controller.Spec.External = true
 	external.Controller.Spec.ExternalConfig = &v1beta1.ExternalConfig{Host: "head.example.com", Port: 6817}
-	for name, f := range map[string]ControllerFacts{"controller-minimal": facts(), "controller-full": fullFacts(), "controller-external": external} {
+	for name, f := range map[string]ControllerFacts{"controller-minimal": facts(), "controller-full": fullFacts(), "controller-external": external, "controller-scripts": scriptFacts()} {
 		t.Run(name, func(t *testing.T) { golden(t, name, Controller(f)) })
 	}
 }
@@ -182,6 +201,13 @@ func TestControllerProblems(t *testing.T) {
 			[]string{`slurm.conf can't be written and stays as it was: extraConf: the last line ends with a backslash and would swallow the line after it: remove the backslash`}},
 		"unknown option": {func(f *ControllerFacts) { f.Controller.Spec.ExtraConf = "KillWait=3\nKillWiat=3" }, "",
 			[]string{`slurm.conf can't be written and stays as it was: extraConf, line 2: "KillWiat" is no option of Slurm 26.05; did you mean KillWait?; slurmctld would not start`}},
+		"two files of one name (S031)": {func(f *ControllerFacts) {
+			s := &f.Controller.Spec
+			s.PrologScriptRefs = []corev1.LocalObjectReference{{Name: "p3"}, {Name: "p1"}, {Name: "p2"}}
+			s.EpilogScriptRefs = []corev1.LocalObjectReference{{Name: "p1"}}
+			f.ConfigMaps = map[string]map[string]string{"p1": {"10-a.sh": "1", "20-b.sh": "1"}, "p2": {"15-c.sh": "2"}, "p3": {"10-a.sh": "3"}}
+		}, all,
+			[]string{`ConfigMaps p1, p3 of namespace slurm, which spec refers to, all have a file "10-a.sh": only that of p3 is used; rename the others`}},
 		"bad container": {func(f *ControllerFacts) { f.Controller.Spec.Slurmctld = raw(`{"image":1}`) }, base,
 			[]string{`spec.slurmctld: is no valid v1.Container: json: cannot unmarshal number into Go struct field Container.image of type string`}},
 	}

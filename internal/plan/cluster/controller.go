@@ -133,6 +133,23 @@ func (f ControllerFacts) missing(plan *Plan) {
 	for _, name := range f.absentConfigMaps() {
 		plan.problem(v1beta1.ReasonReferenceNotFound, fmt.Sprintf("there is no ConfigMap %q in namespace %s, which spec refers to: create it", name, c.Namespace))
 	}
+	f.clashes(plan)
+}
+
+// clashes reports files of /etc/slurm that several ConfigMaps hold: of each, the projected
+// volume has only the last ConfigMap's.
+func (f ControllerFacts) clashes(plan *Plan) {
+	holders := map[string][]string{}
+	for _, name := range f.references() {
+		for file := range f.ConfigMaps[name] {
+			holders[file] = append(holders[file], name)
+		}
+	}
+	for _, file := range slices.Sorted(maps.Keys(holders)) {
+		if in := holders[file]; len(in) > 1 {
+			plan.problem(v1beta1.ReasonInvalidSpec, fmt.Sprintf("ConfigMaps %s of namespace %s, which spec refers to, all have a file %q: only that of %s is used; rename the others", strings.Join(in, ", "), f.Controller.Namespace, file, in[len(in)-1]))
+		}
+	}
 }
 
 func (p *Plan) missingKey(field, namespace string, ref *corev1.SecretKeySelector, content []byte) {
@@ -171,12 +188,16 @@ func (f ControllerFacts) provided(file string) bool {
 	return false
 }
 
+// scripts lists the files of ConfigMaps, sorted, each once: a script that two ConfigMaps hold
+// must not run twice.
 func (f ControllerFacts) scripts(refs []corev1.LocalObjectReference) []string {
-	var files []string
+	files := map[string]bool{}
 	for _, ref := range refs {
-		files = append(files, slices.Sorted(maps.Keys(f.ConfigMaps[ref.Name]))...)
+		for file := range f.ConfigMaps[ref.Name] {
+			files[file] = true
+		}
 	}
-	return files
+	return slices.Sorted(maps.Keys(files))
 }
 
 func (f ControllerFacts) slurmConf(plan *Plan) conf.SlurmConf {
