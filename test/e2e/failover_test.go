@@ -57,6 +57,7 @@ spec:
 // leanConf are lines of slurm.conf for it.
 const leanConf = `  extraConf: |
     SlurmctldTimeout=10
+    MessageTimeout=60
     SelectType=select/cons_tres
     SelectTypeParameters=CR_Core
     ProctrackType=proctrack/linuxproc

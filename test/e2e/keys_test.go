@@ -48,6 +48,9 @@ func TestCheck14SlurmKeyRotation(t *testing.T) {
 	if c.ring() == old {
 		t.Error("the ring is as it was")
 	}
+	if out, err := b.run(t.Context(), "", "kubectl", "exec", "-n", b.namespace, "cpu-0", "-c", "slurmd", "--", "cat", "/tmp/rotated"); err == nil {
+		t.Logf("so far the job has said:\n%s", out)
+	}
 	c.jobIs(job, "COMPLETED")
 	for name, uid := range c.uids("cpu-0", "cpu-1") {
 		if before[name] != uid {
