@@ -69,7 +69,7 @@ func TestSbatchOverTwoNodes(t *testing.T) {
 	b := open(t, "e2e-sbatch")
 	twoIdle(b)
 	job := strings.TrimSpace(b.slurm(example(t, "primes/job.sh"), "sbatch", "--parsable", "--wait"))
-	t.Cleanup(func() { b.discard("rm", "-f", "primes-"+job+".out") })
+	t.Cleanup(func() { b.discard("slurm", "rm", "-f", "primes-"+job+".out") })
 	out := b.slurm("", "cat", "primes-"+job+".out")
 	if !strings.Contains(out, primes) {
 		t.Errorf("output of job %s:\n%s\nwant a line %q", job, out, primes)
@@ -83,7 +83,7 @@ func TestScancel(t *testing.T) {
 	b := open(t, "e2e-scancel")
 	twoIdle(b)
 	job := strings.TrimSpace(b.slurm("#!/bin/bash\nexec srun sleep 3600\n", "sbatch", "--parsable", "--nodes=2", "--output=/dev/null"))
-	t.Cleanup(func() { b.discard("scancel", job) })
+	t.Cleanup(func() { b.discard("slurm", "scancel", job) })
 	b.jobState(job, "RUNNING")
 	b.slurm("", "scancel", job)
 	b.jobState(job, "CANCELLED")
@@ -94,7 +94,7 @@ func TestScancel(t *testing.T) {
 func (b *box) discard(args ...string) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if _, err := b.run(ctx, "", append([]string{"slurm"}, args...)...); err != nil {
+	if _, err := b.run(ctx, "", args...); err != nil {
 		b.t.Logf("clean up: %v", err)
 	}
 }

@@ -40,7 +40,7 @@ func TestBatchScriptsPeopleUse(t *testing.T) {
 	}
 	ids := map[string]string{}
 	out := func(name string) string { return sharedFolder + "/" + b.namespace + "-" + name + ".out" }
-	t.Cleanup(func() { b.discard("sh", "-c", "rm -f "+out("*")) })
+	t.Cleanup(func() { b.discard(c.asRoot("sh", "-c", "rm -f "+out("*"))...) })
 	for _, j := range jobs {
 		ids[j.name] = c.submitAsRoot("#!/bin/bash\n"+j.script+"\n", append(j.options, "--output="+out(j.name))...)
 	}
@@ -83,9 +83,12 @@ func (c *cluster) requeued(out string) {
 	}
 }
 
-// submitAsRoot submits from a worker: the user slurm, whom slurmctld's pod has, is no user with a shell.
+// asRoot is the slinky command that runs args on a worker: the user slurm, whom slurmctld's pod has, is no user with a shell.
+func (c *cluster) asRoot(args ...string) []string {
+	return append([]string{"kubectl", "exec", "-i", "-n", c.namespace, "cpu-0", "-c", "slurmd", "--"}, args...)
+}
+
 func (c *cluster) submitAsRoot(script string, options ...string) string {
 	c.t.Helper()
-	args := append([]string{"kubectl", "exec", "-i", "-n", c.namespace, "cpu-0", "-c", "slurmd", "--", "sbatch", "--parsable"}, options...)
-	return strings.TrimSpace(c.must(script, args...))
+	return strings.TrimSpace(c.must(script, c.asRoot(append([]string{"sbatch", "--parsable"}, options...)...)...))
 }
