@@ -106,14 +106,8 @@ func (s *suite) newSets(t *testing.T, namespace string) *setSuite {
 	if err := q.clusters.Use(q.cluster, "http://slurm", nil, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
-	q.seen(t, func(observe.View) bool { return true })
+	s.await(t, q.clusters, q.cluster, func(observe.View) bool { return true })
 	return q
-}
-
-// seen waits until the operator's view of Slurm shows something.
-func (q *setSuite) seen(t *testing.T, ok func(observe.View) bool) {
-	t.Helper()
-	q.await(t, q.clusters, q.cluster, ok)
 }
 
 // add makes a NodeSet.
@@ -187,16 +181,15 @@ func (q *setSuite) ready(t *testing.T, set string, states ...string) {
 		pod.Status.Phase = corev1.PodRunning
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
 		q.status(t, pod)
-		q.slurm.set(nodeset.SlurmNode(pod), states...)
+		q.hasNode(t, nodeset.SlurmNode(pod), states...)
 	}
-	q.seen(t, func(v observe.View) bool {
-		return !slices.ContainsFunc(pods, func(p corev1.Pod) bool { return !v.Nodes[nodeset.SlurmNode(&p)].States.Has(states...) })
-	})
 }
 
-// hasNode waits until the operator sees a node in such a state.
+// hasNode changes the state of a node, and lets the operator see it.
 func (q *setSuite) hasNode(t *testing.T, name string, states ...string) {
 	t.Helper()
 	q.slurm.set(name, states...)
-	q.seen(t, func(v observe.View) bool { return v.Nodes[name].States.Has(states...) })
+	if _, known, err := q.clusters.View(q.cluster, time.Minute).Refresh(t.Context(), name); !known || err != nil {
+		t.Fatalf("node %s is known: %v, %v", name, known, err)
+	}
 }

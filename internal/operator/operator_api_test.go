@@ -68,6 +68,7 @@ func TestAPIServer(t *testing.T) {
 	t.Run("check 16: a ServiceMonitor whose kind comes later", s.testMonitor)
 	t.Run("autoscaler", s.testAutoscaler)
 	t.Run("no condition of another writer is lost", s.testLostUpdate)
+	t.Run("NodeSets", s.testNodeSets)
 	t.Run("manager", s.testManager)
 }
 
@@ -457,6 +458,7 @@ func (s *suite) testManager(t *testing.T) {
 	s.eventually(t, func() bool {
 		return s.admin.Get(ctx, types.NamespacedName{Namespace: "slurm", Name: "gpu-0"}, &corev1.Pod{}) == nil
 	}, "pod gpu-0 is made again")
+	t.Run("check 43: a new node is served at once", s.testNewNode)
 }
 
 func (s *suite) eventually(t *testing.T, ok func() bool, what string) {

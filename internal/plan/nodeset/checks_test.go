@@ -380,6 +380,38 @@ func TestCheck44Prune(t *testing.T) {
 	wantSteps(t, f)
 }
 
+// TestCheck44PruneOrdinals: in StatefulSet mode a record goes whose pod won't come back.
+func TestCheck44PruneOrdinals(t *testing.T) {
+	f := facts(2).withPod("cpu-0", "IDLE").settled()
+	f.NodeSet.Spec.PruneSlurmNodeRecords = v1beta1.PruneNodeNotFound
+	f.NotBefore = map[string]time.Time{"1": f.Now.Add(time.Hour)} // its pod doesn't come now
+	record := func(name, uid string, states ...string) {
+		mark, err := json.Marshal(workernode.Mark{Namespace: "slurm", PodName: name, Node: "k", NodeSet: "cpu", NodeSetUID: uid})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Slurm.Nodes[name] = slurm.Node{Name: name, Comment: string(mark), States: slurm.StatesOf(states...)}
+	}
+	own := string(f.NodeSet.UID)
+	record("cpu-1", own, slurm.NodeDown, slurm.NodeNotResponding) // its pod comes back
+	record("cpu-2", own, slurm.NodeDown, slurm.NodeNotResponding)
+	record("cpu-3", "another", slurm.NodeDown, slurm.NodeNotResponding)
+	record("cpu-4", own, slurm.NodeDown)
+	record("cpu-5", own, slurm.NodeIdle, slurm.NodeNotResponding)
+	record("cpu-6", own, slurm.NodeDown, slurm.NodeNotResponding, slurm.NodeCompleting)
+	record("renamed", own, slurm.NodeDown, slurm.NodeNotResponding)
+	f.Slurm.Nodes["cpu-7"] = slurm.Node{Name: "cpu-7", States: slurm.StatesOf(slurm.NodeDown, slurm.NodeNotResponding)}
+	wantSteps(t, f, "forget cpu-2: its pod is gone, and none of its name is to come",
+		"forget renamed: its pod is gone, and none of its name is to come")
+	unknown := f
+	unknown.Slurm.Known = false
+	if p := Make(unknown); slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Action == Forget }) {
+		t.Errorf("forgotten without Slurm's answer: %v", steps(p))
+	}
+	f.NodeSet.Spec.PruneSlurmNodeRecords = v1beta1.PruneNever
+	wantSteps(t, f)
+}
+
 func TestCheck45Duplicates(t *testing.T) {
 	f := daemons("a")
 	second := *f.Pods[0].DeepCopy()

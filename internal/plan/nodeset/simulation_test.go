@@ -21,7 +21,7 @@ import (
 // event is something that happens to the world by itself or by people.
 func (w *world) event() {
 	spec := &w.facts.NodeSet.Spec
-	switch w.rnd.Intn(16) {
+	switch w.rnd.Intn(18) {
 	case 0:
 		n := int32(w.rnd.Intn(5))
 		spec.Replicas = &n
@@ -51,6 +51,11 @@ func (w *world) event() {
 			spec.UpdateStrategy.Type = []v1beta1.UpdateStrategyType{v1beta1.UpdateRolling, v1beta1.UpdateOnDelete}[w.rnd.Intn(2)]
 			w.note("updates by %s", spec.UpdateStrategy.Type)
 		}
+	case 11:
+		w.schedule()
+	case 12:
+		w.lies = !w.lies
+		w.note("slurm's answers are wrong: %v", w.lies)
 	default:
 		w.kubelet()
 	}
@@ -170,7 +175,7 @@ func (w *world) round() Plan {
 		w.fail("another plan for the same facts: %v and %v", plan, again)
 	}
 	w.carryOut(plan)
-	w.facts.NodeSet.Status = plan.Status
+	w.facts.NodeSet.Status, w.facts.NodeSet.Finalizers = plan.Status, plan.Finalizers
 	w.facts.Now = w.facts.Now.Add(time.Second)
 	return plan
 }
@@ -178,7 +183,7 @@ func (w *world) round() Plan {
 // settle lets all jobs end and everything come up, and checks that the NodeSet becomes what it should be.
 func (w *world) settle() {
 	w.note("settle")
-	w.slurmUp = true
+	w.slurmUp, w.lies = true, false
 	w.facts.NodeSet.Spec.UpdateStrategy.Type = v1beta1.UpdateRolling
 	if n := int32(len(w.facts.Nodes)); w.facts.NodeSet.Spec.Replicas == nil || *w.facts.NodeSet.Spec.Replicas > n {
 		w.facts.NodeSet.Spec.Replicas = &n
@@ -210,6 +215,9 @@ func (w *world) settle() {
 			w.fail("node of %s is left %+v", pod.Name, n)
 		}
 	}
+	if w.reservation != nil {
+		w.fail("reservation %s is left", w.reservation.Name)
+	}
 	if len(w.facts.Revisions) != 1 {
 		w.fail("%d revisions are left", len(w.facts.Revisions))
 	}
@@ -221,13 +229,11 @@ func (w *world) end() {
 	for range 3 {
 		w.startJob()
 	}
-	plan := w.round()
-	w.facts.NodeSet.Finalizers = plan.Finalizers
+	w.round()
 	w.facts.NodeSet.DeletionTimestamp = &metav1.Time{Time: w.facts.Now}
 	w.slurmUp = w.rnd.Intn(2) == 0
 	for i := 0; ; i++ {
-		plan = w.round()
-		w.facts.NodeSet.Finalizers = plan.Finalizers
+		plan := w.round()
 		if len(plan.Finalizers) == 0 {
 			return
 		}
@@ -245,7 +251,8 @@ func (w *world) end() {
 // TestSequences runs seeded random histories. Always: no pod with a job is deleted, none
 // without Slurm's answer, no reason of an administrator is touched, no more workers are out of
 // service for an update than may be, no object is written twice in a step, and the same facts
-// give the same plan. In the end: as many ready and current pods as wanted, no drain of ours
+// give the same plan; a scheduled update stays in its window, which opens once; and all of that
+// also while Slurm's answers are old or lack nodes. In the end: as many ready and current pods as wanted, no drain of ours
 // left, one revision; and a deletion that ends. SLINKY_SEEDS is how many histories.
 func TestSequences(t *testing.T) {
 	seeds := int64(100)

@@ -28,10 +28,13 @@ type world struct {
 	// jobs counts the running jobs of a Slurm node.
 	jobs  map[string]int
 	nodes map[string]*slurm.Node
-	// slurmUp tells whether Slurm answers.
-	slurmUp   bool
-	uid, made int
-	log       []string
+	// slurmUp tells whether Slurm answers, lies whether what it answers is wrong.
+	slurmUp, lies bool
+	// before are the nodes of an earlier answer.
+	before      map[string]slurm.Node
+	reservation *slurm.Reservation
+	uid, made   int
+	log         []string
 }
 
 func newWorld(t *testing.T, seed int64) *world {
@@ -80,6 +83,15 @@ func (w *world) observe() Facts {
 			f.Slurm.Deadlines[name] = time.Unix(2_000_000+int64(w.jobs[name]), 0)
 		}
 		f.Slurm.Nodes[name] = copied
+	}
+	w.window(f.Slurm.Nodes)
+	f.Slurm.ReservationKnown, f.Slurm.Reservation = NeedsReservation(f.NodeSet), w.reservation
+	truth := maps.Clone(f.Slurm.Nodes)
+	if w.lies {
+		w.lie(f.Slurm.Nodes)
+	}
+	if w.rnd.Intn(3) == 0 || w.before == nil {
+		w.before = truth
 	}
 	return f
 }
@@ -182,6 +194,11 @@ func (w *world) carryOut(plan Plan) {
 			}
 			written[on] = true
 		}
+		w.checkWindow(s)
+		if w.lies && !w.mayWrite(s) && slices.Contains([]Action{DeletePod, Forget, Drain, Undrain, Resume, Describe}, s.Action) {
+			w.note("  not done: Slurm says something else now")
+			continue
+		}
 		w.do(s)
 	}
 	w.checkUnavailable(plan)
@@ -196,6 +213,8 @@ func objects(s Step) []string {
 		return []string{"pod " + s.Pod.Name}
 	case CreateRevision, UpdateRevision, DeleteRevision:
 		return []string{"revision " + s.Revision.Name}
+	case CreateReservation, UpdateReservation, DeleteReservation:
+		return []string{"reservation " + s.Reservation.Name}
 	}
 	return []string{"Slurm node " + s.Node}
 }
@@ -239,6 +258,8 @@ func (w *world) do(s Step) {
 				w.facts.Revisions[i].Revision = s.Revision.Revision
 			}
 		}
+	case CreateReservation, UpdateReservation, DeleteReservation:
+		w.reserve(s)
 	case DeleteRevision:
 		w.facts.Revisions = slices.DeleteFunc(slices.Clone(w.facts.Revisions), func(r appsv1.ControllerRevision) bool { return r.Name == s.Revision.Name })
 	}
