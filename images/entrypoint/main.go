@@ -68,6 +68,9 @@ func run(role string, args []string) (int, error) {
 		}
 	}
 	s := supervisor{signals: signals, log: os.Stderr, grace: grace, pause: pause, vital: "-1000", tick: time.Tick(time.Second)}
+	if todo.keep != "" {
+		s.config = &configuration{live: "/etc/slurm", store: todo.keep, run: "/run/slurmctld", log: os.Stderr}
+	}
 	if slices.ContainsFunc(todo.processes, func(p process) bool { return p.notify }) {
 		if s.notify, err = listenNotify(os.TempDir(), "/run/slurmctld", "/run/slurm", "/run"); err != nil {
 			return 0, err

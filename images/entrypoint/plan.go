@@ -60,6 +60,7 @@ type start struct {
 	pam       string     // rule for sshd's accounts
 	before    [][]string // commands that run to their end first
 	processes []process
+	keep      string // where the last configuration that worked is kept; empty for nowhere
 }
 
 type planner func(args []string, s surroundings) (start, error)
@@ -93,6 +94,7 @@ func planSlurmctld(args []string, s surroundings) (start, error) {
 	return start{
 		folders:   []folder{{"/run/slurmctld", slurmID}},
 		processes: []process{{name: "slurmctld", args: append([]string{"slurmctld", "--systemd"}, args...), notify: true}},
+		keep:      s.getenv("SLINKY_LAST_CONFIG"),
 	}, nil
 }
 

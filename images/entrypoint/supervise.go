@@ -24,6 +24,7 @@ type supervisor struct {
 	tick    <-chan time.Time // when to look at files whose change programs are told
 	vital   string           // the oom_score_adj of vital programs, and of this process beside them
 	given   []byte           // the oom_score_adj of all others
+	config  *configuration   // nil if nobody keeps the one that works
 }
 
 type ended struct {
@@ -42,8 +43,13 @@ func (s *supervisor) run(programs []process) (int, error) {
 	if s.given, err = os.ReadFile(oomScore); err != nil {
 		return 0, err
 	}
+	var extra []string
+	if s.config != nil {
+		extra = s.config.begin()
+	}
 	for _, p := range programs {
 		s.setScore(p.vital)
+		p.env = append(p.env, extra...)
 		pid, err := s.start(p)
 		if err != nil {
 			signalAll(alive, syscall.SIGKILL)
@@ -87,7 +93,11 @@ func (s *supervisor) loop(alive map[int]process, ends <-chan ended, again *resta
 	reload(alive, seen)
 	for len(alive) > 0 {
 		select {
-		case <-s.tick:
+		case now := <-s.tick:
+			if !stopping && !decided && s.config.look(now) {
+				stopping = true
+				signalAll(alive, syscall.SIGTERM)
+			}
 			for _, pid := range reload(alive, seen) {
 				fmt.Fprintf(s.log, "entrypoint: %s changed: %s reads it again\n", alive[pid].reload, alive[pid].name)
 				_ = syscall.Kill(pid, syscall.SIGHUP)
@@ -119,6 +129,9 @@ func (s *supervisor) loop(alive map[int]process, ends <-chan ended, again *resta
 				if !stopping {
 					fmt.Fprintf(s.log, "entrypoint: %s ended (%s)\n", p.name, describe(e.status))
 					code = max(code, 1) // a daemon that leaves unasked is a failure, whatever it says itself
+				}
+				if !stopping {
+					s.config.ended(e.status)
 				}
 				signalAll(alive, syscall.SIGTERM)
 				killAt = time.After(s.grace)
@@ -154,8 +167,9 @@ func reload(alive map[int]process, seen map[string]string) []int {
 	return changed
 }
 
-// follow notes that a program goes on as another process.
+// follow notes that a program is ready, maybe as another process than before.
 func (s *supervisor) follow(alive map[int]process, pid int) {
+	s.config.ready(time.Now())
 	for old, p := range alive {
 		if !p.notify || old == pid {
 			continue

@@ -34,6 +34,10 @@ func (s *suite) testBadInput(t *testing.T, all map[string]reconcile.Reconciler) 
 			a := &v1beta1.Accounting{}
 			return a, &a.Status.Conditions
 		}},
+		"NodeSet": {"cpu", func() (client.Object, *[]metav1.Condition) {
+			n := &v1beta1.NodeSet{}
+			return n, &n.Status.Conditions
+		}},
 	}
 	cases := map[string]struct{ kind, bad, good, want string }{
 		"an option that Slurm doesn't know": {"Controller", `{"extraConf":"KillWiat=30"}`, `{"extraConf":"KillWait=30"}`, `extraConf, line 1: "KillWiat" is no option of Slurm 26.05; did you mean KillWait?`},
@@ -44,6 +48,8 @@ func (s *suite) testBadInput(t *testing.T, all map[string]reconcile.Reconciler) 
 		"a port that is taken":              {"Controller", `{"service":{"spec":{"ports":[{"name":"x","port":6817}]}}}`, `{"service":null}`, "spec.service"},
 		"files that are missing":            {"Controller", `{"prologScriptRefs":[{"name":"none"}]}`, `{"prologScriptRefs":null}`, `there is no ConfigMap "none"`},
 		"slurmrestd of the wrong form":      {"RestApi", `{"slurmrestd":{"image":1}}`, `{"slurmrestd":null}`, "spec.slurmrestd"},
+		"slurmd of the wrong form":          {"NodeSet", `{"slurmd":{"env":1}}`, `{"slurmd":{"env":null}}`, "spec.slurmd: "},
+		"a worker's pod of the wrong form":  {"NodeSet", `{"template":{"spec":{"hostNetwork":"yes"}}}`, `{"template":{"spec":{"hostNetwork":null}}}`, "spec.template.spec: "},
 		"slurmdbd's last line":              {"Accounting", `{"extraConf":"CommitDelay=1\\"}`, `{"extraConf":null}`, "extraConf: the last line ends with a backslash"},
 	}
 	// Start from what is right, and from configurations that nobody changes below.
@@ -53,7 +59,7 @@ func (s *suite) testBadInput(t *testing.T, all map[string]reconcile.Reconciler) 
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			kind := kinds[tc.kind]
-			before := s.generated(t)
+			before, updates := s.generated(t), s.slurm.count()
 			s.patchSpec(t, tc.kind, kind.name, tc.bad)
 			round(t, all)
 			o, conditions := kind.get()
@@ -61,6 +67,9 @@ func (s *suite) testBadInput(t *testing.T, all map[string]reconcile.Reconciler) 
 			s.wantCondition(t, *conditions, v1beta1.ConditionDegraded, "True", tc.want)
 			if diff := cmp.Diff(before, s.generated(t)); diff != "" {
 				t.Errorf("the working cluster was changed (-before +after):\n%s", diff)
+			}
+			if n := s.slurm.count() - updates; n != 0 {
+				t.Errorf("%d changes of nodes in Slurm", n)
 			}
 			s.patchSpec(t, tc.kind, kind.name, tc.good)
 			round(t, all)

@@ -240,7 +240,7 @@ func (r *controllerReconciler) state(ctx context.Context, c *v1beta1.Controller,
 	out.message = control.Message(c)
 	if c.Replicas() > 1 {
 		out.ready, out.moving = control.Active != nil, !control.Settled(c)
-		return nil
+		return r.trouble(ctx, c.Namespace, v1beta1.NameSlurmctld, c.Name, out)
 	}
 	var live appsv1.StatefulSet
 	found, err := ignoreNotFound(r.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: c.WorkloadName()}, &live))

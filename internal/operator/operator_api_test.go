@@ -178,6 +178,7 @@ func (s *suite) testExample(t *testing.T) {
 	s.wantObjects(t)
 	t.Run("200 reconciles change nothing", func(t *testing.T) { s.testQuiet(t, all) })
 	t.Run("ready", func(t *testing.T) { s.testReady(t, all) })
+	t.Run("daemons that don't start", func(t *testing.T) { s.testTrouble(t, all) })
 	t.Run("workers on both sides", func(t *testing.T) { s.testWorkers(t, all, clusters) })
 	t.Run("scale-in", func(t *testing.T) { s.testScaleIn(t, all, clusters) })
 	t.Run("drift is repaired", func(t *testing.T) { s.testDrift(t, all) })

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
-	"github.com/slinky-hpc/slinky/internal/plan/cluster"
+	"github.com/slinky-hpc/slinky/internal/plan/trouble"
 )
 
 // onPods looks at the owner of a daemon's pods whenever one of them changes. daemon is the
@@ -25,9 +25,10 @@ func onPods(daemon string) handler.EventHandler {
 	})
 }
 
-// trouble adds to a report on a daemon that isn't ready why its pods aren't.
+// trouble adds to a report on a daemon what is wrong with its pods: why they aren't ready, or
+// that they run with another configuration than they should.
 func (s *shared) trouble(ctx context.Context, namespace, daemon, instance string, out *report) error {
-	if out.ready {
+	if out.ready && daemon != v1beta1.NameSlurmctld {
 		return nil
 	}
 	var pods corev1.PodList
@@ -36,7 +37,16 @@ func (s *shared) trouble(ctx context.Context, namespace, daemon, instance string
 		return fmt.Errorf("list the pods of %s %s/%s: %w", daemon, namespace, instance, err)
 	}
 	for i := range pods.Items {
-		if text := cluster.PodTrouble(&pods.Items[i]); text != "" {
+		if text := trouble.Fallback(&pods.Items[i]); text != "" {
+			out.problems = append(out.problems, problem{v1beta1.ReasonInvalidSpec, text})
+			return nil
+		}
+	}
+	if out.ready {
+		return nil
+	}
+	for i := range pods.Items {
+		if text := trouble.Of(&pods.Items[i]); text != "" {
 			out.problems = append(out.problems, problem{v1beta1.ReasonPodFailed, text})
 			return nil
 		}

@@ -118,6 +118,10 @@ func (f ControllerFacts) slurmctld() (corev1.Container, error) {
 			mount(volumeSocket, dirAuthSocket), mount(volumeState, path.Join("/var/spool/slurmctld", f.Controller.ClusterName())),
 		},
 	}
+	if p := f.Controller.Spec.Persistence; p != nil && (p.Enabled == nil || *p.Enabled) {
+		// The image keeps the last configuration that works there, for when slurmctld refuses the next one.
+		main.Env = []corev1.EnvVar{{Name: "SLINKY_LAST_CONFIG", Value: path.Join("/var/spool/slurmctld", f.Controller.ClusterName(), "slinky-config")}}
+	}
 	main.StartupProbe.PeriodSeconds, main.StartupProbe.FailureThreshold = 2, 30
 	main, err := overlay.Container(main, f.Controller.Spec.Slurmctld)
 	if err != nil {

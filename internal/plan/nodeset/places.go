@@ -34,7 +34,9 @@ func (p *planner) findPlaces() {
 	p.places = make(map[string]place, len(p.Nodes))
 	pod, err := p.scheduled()
 	if err != nil {
-		p.problem(v1beta1.ReasonInvalidSpec, "spec."+err.Error())
+		if p.hash != "" { // else it is told already
+			p.problem(v1beta1.ReasonInvalidSpec, "spec."+err.Error())
+		}
 		// Where a pod would fit can't be known: what is there stays.
 		for _, w := range p.live {
 			p.places[w.slot] = place{hostname: w.pod.Spec.Hostname, stay: true}
@@ -155,7 +157,7 @@ func (p *planner) misplaced(ranked []worker, out map[string]doom) {
 			out[w.pod.Name] = doom{why: "Kubernetes node " + w.slot + ": " + at.why}
 		case best[w.slot].pod.Name != w.pod.Name:
 			out[w.pod.Name] = doom{why: "Kubernetes node " + w.slot + " has another worker, " + best[w.slot].pod.Name}
-		case w.pod.Spec.Hostname != at.hostname && !w.pod.Spec.HostNetwork:
+		case w.pod.Spec.Hostname != at.hostname && !w.pod.Spec.HostNetwork && p.hash != "":
 			out[w.pod.Name] = doom{why: fmt.Sprintf("its host name is to be %s, not %s", at.hostname, w.pod.Spec.Hostname), event: v1beta1.EventHostnameMismatch}
 		}
 	}

@@ -22,7 +22,7 @@ const burst = 250
 type planner struct {
 	Facts
 	plan Plan
-	// hash is the revision that new pods get; equal are all hashes that mean the same.
+	// hash is the revision that new pods get, empty if none can be built; equal are all hashes that mean the same.
 	hash  string
 	equal map[string]bool
 	// live are the pods of the current scaling mode that are there to stay, others those of the other mode.
@@ -60,6 +60,7 @@ func Make(f Facts) Plan {
 	p.keepClaims(condemned)
 	p.reserve()
 	p.keepInStep(condemned)
+	p.failing()
 	p.finalizers()
 	p.status()
 	if p.plan.Status.ReadyReplicas != p.desired() || len(p.live) != int(p.desired()) || len(condemned) > 0 || !f.Slurm.Known {

@@ -56,6 +56,25 @@ func (p *planner) base() (*corev1.Pod, error) {
 	}, nil
 }
 
+// buildable tells what keeps pods from being made. Workers stay as they are until that is put
+// right: none is drained for a pod that can't take its place.
+func (p *planner) buildable() error {
+	if _, err := p.base(); err != nil {
+		return err
+	}
+	if p.daemon() {
+		_, err := p.claims("any")
+		return err
+	}
+	last := strconv.Itoa(int(max(1, p.desired()) - 1))
+	hostname, err := p.hostnameIn(last)
+	if err != nil {
+		return err
+	}
+	_, err = p.claims(p.claimSuffix(last, hostname))
+	return err
+}
+
 // instance is the pod of a slot.
 func (p *planner) instance(base *corev1.Pod, slot, hostname string, claims map[string]*corev1.PersistentVolumeClaim) *corev1.Pod {
 	pod := base.DeepCopy()
@@ -216,7 +235,9 @@ func (p *planner) slurmd() (corev1.Container, error) {
 	main := corev1.Container{
 		Name:  v1beta1.NameSlurmd,
 		Image: p.Image,
-		Args:  []string{"-Z", "--conf-server", fmt.Sprintf("%s:%d", host, port), "--conf", line},
+		// What slurmd says last tells why it has ended.
+		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+		Args:                     []string{"-Z", "--conf-server", fmt.Sprintf("%s:%d", host, port), "--conf", line},
 		Env: []corev1.EnvVar{{Name: "SLINKY_TOPOLOGY", ValueFrom: &corev1.EnvVarSource{
 			FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['" + v1beta1.AnnotationTopology + "']"}}}},
 		Ports:          []corev1.ContainerPort{{Name: v1beta1.NameSlurmd, ContainerPort: v1beta1.PortSlurmd, Protocol: corev1.ProtocolTCP}},

@@ -26,6 +26,9 @@ import (
 func (p *planner) revise() {
 	p.equal = map[string]bool{}
 	data, err := revisionData(p.NodeSet)
+	if err == nil {
+		err = p.buildable()
+	}
 	if err != nil {
 		p.problem(v1beta1.ReasonInvalidSpec, "spec."+err.Error())
 		return

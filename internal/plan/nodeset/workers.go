@@ -5,12 +5,37 @@ import (
 	"strings"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
+	"github.com/slinky-hpc/slinky/internal/plan/trouble"
 	"github.com/slinky-hpc/slinky/internal/plan/workernode"
 	"github.com/slinky-hpc/slinky/slurm"
 )
 
 // maxRefused is how many workers with a refused registration are told one by one.
 const maxRefused = 5
+
+// failing tells why workers don't run: of one of them, as most often all fail alike.
+func (p *planner) failing() {
+	first, more := "", 0
+	for _, w := range p.workers() {
+		if workernode.Ready(w.pod) {
+			continue
+		}
+		switch text := trouble.OfWorker(w.pod); {
+		case text == "":
+		case first == "":
+			first = text
+		default:
+			more++
+		}
+	}
+	if first == "" {
+		return
+	}
+	if more > 0 {
+		first += fmt.Sprintf("; %d more workers don't run either", more)
+	}
+	p.problem(v1beta1.ReasonPodFailed, first)
+}
 
 // keepInStep keeps each worker's pod and Slurm node in step with each other. A pod that is
 // deleted in this plan is not written to as well.

@@ -1,4 +1,5 @@
-package cluster
+// Package trouble tells in a sentence what is wrong with a daemon's pod.
+package trouble
 
 import (
 	"fmt"
@@ -8,29 +9,68 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// PodTrouble is a sentence on what keeps a daemon's pod from running, with the daemon's own
+// Of is a sentence on what keeps a daemon's pod from running, with the daemon's own
 // last words where it has ended; empty where nothing is known to be wrong.
-func PodTrouble(pod *corev1.Pod) string {
+func Of(pod *corev1.Pod) string {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Message != "" {
 			return fmt.Sprintf("pod %s is not placed on a node: %s", pod.Name, c.Message)
 		}
 	}
+	return ofContainers(pod, 0)
+}
+
+// OfWorker is a sentence on containers that don't run. One that has ended once isn't worth it:
+// slurmd does so while slurmctld comes up. Neither is a worker that isn't placed yet: there may
+// be more of them than Kubernetes has nodes for now.
+func OfWorker(pod *corev1.Pod) string { return ofContainers(pod, 2) }
+
+// ofContainers leaves out containers that have ended less often than enough.
+func ofContainers(pod *corev1.Pod, enough int32) string {
 	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		if text := containerTrouble(s); text != "" {
+		if text := ofContainer(s, enough); text != "" {
 			return fmt.Sprintf("pod %s, container %s %s", pod.Name, s.Name, text)
 		}
 	}
 	return ""
 }
 
-func containerTrouble(s corev1.ContainerStatus) string {
+// goesOn is in the last line of a container whose slurmctld has refused its configuration, where the image has one that worked;
+// what follows is its time.
+const goesOn = "it goes on with the configuration of "
+
+// Fallback is a sentence on a slurmctld that runs with an older configuration because it refused
+// the one that it was given; empty where it has that one.
+func Fallback(pod *corev1.Pod) string {
+	for _, s := range pod.Status.ContainerStatuses {
+		ended := s.LastTerminationState.Terminated
+		if s.State.Running == nil || ended == nil {
+			continue
+		}
+		_, since, fell := strings.Cut(ended.Message, goesOn)
+		if !fell {
+			continue
+		}
+		since, _, _ = strings.Cut(since, "\n")
+		return fmt.Sprintf("slurmctld refuses its configuration and works on with the configuration of %s: %s. Correct spec.extraConf or the files of spec.configFileRefs; to try the same again, delete pod %s",
+			strings.TrimSpace(since), lastWords(ended.Message), pod.Name)
+	}
+	return ""
+}
+
+func ofContainer(s corev1.ContainerStatus, enough int32) string {
 	if s.Ready {
 		return ""
 	}
-	ended := s.State.Terminated
+	ended, times := s.State.Terminated, s.RestartCount+1
 	if ended == nil {
-		ended = s.LastTerminationState.Terminated
+		ended, times = s.LastTerminationState.Terminated, s.RestartCount
+		if s.State.Running == nil {
+			times++ // it waits to be started again
+		}
+	}
+	if ended != nil && times < enough {
+		return ""
 	}
 	if ended != nil && ended.ExitCode != 0 {
 		text := fmt.Sprintf("ended with code %d", ended.ExitCode)
