@@ -87,6 +87,7 @@ func TestBatchesEndWithTheirContext(t *testing.T) {
 			if i == 0 {
 				cancel()
 			}
+			<-ctx.Done()
 			return do(i)
 		})
 		if len(c.done) == 0 || len(c.done) > widest {

@@ -36,20 +36,20 @@ func (w *world) mayWrite(s Step) bool {
 	if s.Node == "" || s.Force || n == nil {
 		return s.Force || s.Action == DeletePod
 	}
-	real := *n
+	truth := *n
 	if w.jobs[s.Node] > 0 {
-		real.States = slurm.StatesOf(append([]string{slurm.NodeMixed}, without(n.States, slurm.NodeIdle)...)...)
+		truth.States = slurm.StatesOf(append([]string{slurm.NodeMixed}, without(n.States, slurm.NodeIdle)...)...)
 	}
-	ours := workernode.OwnsReason(real.Reason)
+	ours := workernode.OwnsReason(truth.Reason)
 	switch s.Action {
 	case DeletePod:
-		return workernode.Draining(real) && !workernode.Busy(real)
+		return workernode.Draining(truth) && !workernode.Busy(truth)
 	case Forget:
-		mark, _ := workernode.MarkOf(real)
-		lost := mark.NodeSetUID == string(w.facts.NodeSet.UID) && real.States.Has(slurm.NodeDown, slurm.NodeNotResponding)
-		return !workernode.Busy(real) && (ours && workernode.Draining(real) || lost)
+		mark, _ := workernode.MarkOf(truth)
+		lost := mark.NodeSetUID == string(w.facts.NodeSet.UID) && truth.States.Has(slurm.NodeDown, slurm.NodeNotResponding)
+		return !workernode.Busy(truth) && (ours && workernode.Draining(truth) || lost)
 	case Drain:
-		return real.Reason == "" || ours || real.Reason == s.Side.Update.Change.Reason
+		return truth.Reason == "" || ours || truth.Reason == s.Side.Update.Change.Reason
 	case Undrain, Resume:
 		return ours
 	}
