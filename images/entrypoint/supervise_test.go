@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 // re-executes itself.
 func superviseForTest() {
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGTERM)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGHUP)
 	s := supervisor{signals: signals, log: os.Stderr, grace: 50 * time.Millisecond, pause: time.Millisecond, vital: "700"}
 	var programs []process
 	for _, script := range os.Args[1:] {
@@ -112,6 +112,7 @@ func code(t *testing.T, cmd *exec.Cmd) int {
 	return 0
 }
 
+// S181: a daemon that crashes ends its container, with a code that isn't 0.
 func TestContainerEndsWithItsDaemon(t *testing.T) {
 	for name, c := range map[string]struct {
 		scripts []string
@@ -134,6 +135,7 @@ func TestContainerEndsWithItsDaemon(t *testing.T) {
 	}
 }
 
+// S181: SIGTERM reaches the daemon, whose end is the container's.
 func TestTermStopsTheContainer(t *testing.T) {
 	for name, c := range map[string]struct {
 		script string
@@ -156,6 +158,53 @@ func TestTermStopsTheContainer(t *testing.T) {
 				t.Errorf("code %d, want %d; log %q", got, c.want, stderr)
 			}
 		})
+	}
+}
+
+// S181: SIGHUP reaches the daemon, and what it leaves behind is no zombie.
+func TestHangupReachesTheDaemon(t *testing.T) {
+	cmd, stdout, stderr := supervised(t, "trap 'echo reloaded' HUP; (sh -c 'exit 3' &); echo ready; while :; do sleep 0.05; done")
+	for i, want := range []string{"ready\n", "reloaded\n"} {
+		if line, err := stdout.ReadString('\n'); line != want {
+			t.Fatalf("program says %q, %v, want %q; log %q", line, err, want, stderr)
+		}
+		sig := []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM}[i]
+		if sig == syscall.SIGTERM {
+			noZombies(t, cmd.Process.Pid)
+		}
+		if err := cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := code(t, cmd); got != 0 {
+		t.Errorf("code %d, log %q", got, stderr)
+	}
+}
+
+// noZombies waits until no child of a process waits to be reaped.
+func noZombies(t *testing.T, parent int) {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	for {
+		dead := 0
+		stats, err := filepath.Glob("/proc/[0-9]*/stat")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, stat := range stats {
+			text, err := os.ReadFile(stat)
+			if _, fields, ok := strings.Cut(string(text), ") "); err == nil && ok && strings.HasPrefix(fields, "Z "+strconv.Itoa(parent)+" ") {
+				dead++
+			}
+		}
+		if dead == 0 {
+			return
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("%d zombies", dead)
+		case <-time.After(10 * time.Millisecond):
+		}
 	}
 }
 

@@ -241,7 +241,7 @@ func (p *planner) slurmd() (corev1.Container, error) {
 		Env: []corev1.EnvVar{{Name: "SLINKY_TOPOLOGY", ValueFrom: &corev1.EnvVarSource{
 			FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['" + v1beta1.AnnotationTopology + "']"}}}},
 		Ports:          []corev1.ContainerPort{{Name: v1beta1.NameSlurmd, ContainerPort: v1beta1.PortSlurmd, Protocol: corev1.ProtocolTCP}},
-		StartupProbe:   httpProbe("/livez", 2, 60),
+		StartupProbe:   httpProbe("/livez", 2, startPatience),
 		LivenessProbe:  httpProbe("/livez", 10, 6),
 		ReadinessProbe: httpProbe("/readyz", 2, 3),
 		SecurityContext: &corev1.SecurityContext{Privileged: &yes, Capabilities: &corev1.Capabilities{
@@ -271,6 +271,11 @@ case $why in
 esac
 exec scontrol update nodename="$node" state=down reason="$why"
 `
+
+// startPatience is how often slurmd may not answer after its start: a day long. It waits for
+// slurmctld as long as that takes, and where it can't start at all it ends by itself. Each kill
+// would only make the next try come later.
+const startPatience = 24 * 60 * 60 / 2
 
 func httpProbe(path string, period, failures int32) *corev1.Probe {
 	return &corev1.Probe{

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -194,6 +195,37 @@ func TestS008VictimsDoNotDependOnTheOrder(t *testing.T) {
 		rnd.Shuffle(len(f.Pods), func(i, j int) { f.Pods[i], f.Pods[j] = f.Pods[j], f.Pods[i] })
 		if got := victims(f); got != want {
 			t.Fatalf("in another order:\n%s\nwant\n%s", got, want)
+		}
+	}
+}
+
+// S192: a worker that is there long before its controller isn't ended while it waits, as it
+// would then be started again later and later.
+func TestS192WorkersWaitForTheController(t *testing.T) {
+	plan := wantSteps(t, facts(1).settled(), "create cpu-0: 0 of 1 workers exist")
+	for _, s := range plan.Steps {
+		if s.Action != CreatePod {
+			continue
+		}
+		probe := s.Pod.Spec.Containers[0].StartupProbe
+		if waits := time.Duration(probe.PeriodSeconds*probe.FailureThreshold) * time.Second; waits < time.Hour || probe.PeriodSeconds > 10 {
+			t.Errorf("slurmd is ended after %s, and seen to be up within %d s", waits, probe.PeriodSeconds)
+		}
+	}
+}
+
+// S193: the kubelet never changes a file that is mounted by subPath. What follows its source is mounted as a folder.
+func TestS193ConfigurationIsMountedAsAFolder(t *testing.T) {
+	for _, s := range Make(facts(1)).Steps {
+		if s.Action != CreatePod {
+			continue
+		}
+		for _, c := range slices.Concat(s.Pod.Spec.InitContainers, s.Pod.Spec.Containers) {
+			for _, m := range c.VolumeMounts {
+				if m.SubPath != "" || m.SubPathExpr != "" {
+					t.Errorf("container %s: %s is mounted by subPath", c.Name, m.MountPath)
+				}
+			}
 		}
 	}
 }

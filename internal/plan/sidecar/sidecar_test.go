@@ -100,7 +100,7 @@ func (l *lines) next(t *testing.T) string {
 	}
 }
 
-// The log goes on over the end of a writer, and the container ends when it is told to.
+// S047: the log goes on over the end of a writer, and the container ends when it is told to.
 func TestLogScript(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "slurmd.log")
 	// A file that a daemon made before the sidecar ran gives way.
@@ -139,7 +139,40 @@ func TestLogScript(t *testing.T) {
 	}
 }
 
-// Each state of the folder is applied once, and again and again until that works.
+// S047: a daemon that has the log open doesn't notice that its reader is gone for a while, and
+// the lines arrive at the next one.
+func TestLogOutlivesItsReader(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "slurmctld.log")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, first := script(t, logScript, "SOCKET="+fifo)
+	w, err := os.OpenFile(fifo, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if err := syscall.Kill(-first.Process.Pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = first.Wait() // it was killed
+	out, _ := script(t, logScript, "SOCKET="+fifo)
+	again, err := os.OpenFile(fifo, os.O_WRONLY, 0) // waits for the next reader
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	for _, file := range []*os.File{w, again} {
+		if _, err := fmt.Fprintln(file, "a line"); err != nil {
+			t.Fatalf("the same pipe isn't read any more: %v", err)
+		}
+		if got := out.next(t); got != "a line" {
+			t.Errorf("got %q", got)
+		}
+	}
+}
+
+// S025 and S053: each state of the folder is applied once, and again and again until that works.
 func TestReconfigureScript(t *testing.T) {
 	dir := t.TempDir()
 	bin, etc := filepath.Join(dir, "bin"), filepath.Join(dir, "etc")
