@@ -94,14 +94,7 @@ func (s *supervisor) loop(alive map[int]process, ends <-chan ended, again *resta
 	for len(alive) > 0 {
 		select {
 		case now := <-s.tick:
-			if !stopping && !decided && s.config.look(now) {
-				stopping = true
-				signalAll(alive, syscall.SIGTERM)
-			}
-			for _, pid := range reload(alive, seen) {
-				fmt.Fprintf(s.log, "entrypoint: %s changed: %s reads it again\n", alive[pid].reload, alive[pid].name)
-				_ = syscall.Kill(pid, syscall.SIGHUP)
-			}
+			stopping = s.look(now, alive, seen, stopping || decided) || stopping
 		case sig := <-s.signals:
 			if sig == syscall.SIGTERM || sig == syscall.SIGINT {
 				stopping, sig = true, syscall.SIGTERM
@@ -129,8 +122,6 @@ func (s *supervisor) loop(alive map[int]process, ends <-chan ended, again *resta
 				if !stopping {
 					fmt.Fprintf(s.log, "entrypoint: %s ended (%s)\n", p.name, describe(e.status))
 					code = max(code, 1) // a daemon that leaves unasked is a failure, whatever it says itself
-				}
-				if !stopping {
 					s.config.ended(e.status)
 				}
 				signalAll(alive, syscall.SIGTERM)
@@ -145,6 +136,19 @@ func (s *supervisor) loop(alive map[int]process, ends <-chan ended, again *resta
 		}
 	}
 	return code
+}
+
+// look tells programs about changed files, and reports whether the container stops because it should start with others.
+func (s *supervisor) look(now time.Time, alive map[int]process, seen map[string]string, ending bool) (stop bool) {
+	if !ending && s.config.look(now) {
+		signalAll(alive, syscall.SIGTERM)
+		return true
+	}
+	for _, pid := range reload(alive, seen) {
+		fmt.Fprintf(s.log, "entrypoint: %s changed: %s reads it again\n", alive[pid].reload, alive[pid].name)
+		_ = syscall.Kill(pid, syscall.SIGHUP)
+	}
+	return false
 }
 
 // reload returns the programs whose file has another content than before. A file that can't be

@@ -16,7 +16,7 @@ func TestAPodThatCannotBeBuiltChangesNoWorker(t *testing.T) {
 		want   string
 	}{
 		"slurmd":    {func(s *v1beta1.NodeSetSpec) { s.Slurmd = raw(`{"env":1}`) }, "spec.slurmd: "},
-		"logfile":   {func(s *v1beta1.NodeSetSpec) { s.LogFile = v1beta1.ContainerWrapper(raw(`{"image":1}`)) }, "spec.logfile: "},
+		"logfile":   {func(s *v1beta1.NodeSetSpec) { s.LogFile = raw(`{"image":1}`) }, "spec.logfile: "},
 		"template":  {func(s *v1beta1.NodeSetSpec) { s.Template.PodSpec = raw(`{"tolerations":"all"}`) }, "spec.template.spec: "},
 		"hostname":  {func(s *v1beta1.NodeSetSpec) { s.Template.PodSpec = raw(`{"hostname":"Bad_Name"}`) }, "spec.template.spec.hostname gives"},
 		"extraConf": {func(s *v1beta1.NodeSetSpec) { s.ExtraConf = "foo" }, "spec.extraConf: "},
