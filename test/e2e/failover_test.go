@@ -163,13 +163,9 @@ func (c *cluster) saved(job string) {
 	})
 }
 
-// Without any slurmrestd: the active slurmctld freezes, and later its pod is killed. Another
-// one takes over each time, commands and jobs go on, and every job ends with its right result.
-func TestCheck15FailoverWithoutRestApi(t *testing.T) {
-	b := open(t, "e2e-failover")
-	t.Parallel()
-	t.Cleanup(func() { b.drop("pv", "e2e-failover-state") })
-	c := b.cluster(b.sharedVolume("state") + b.lean(`  ha: {enabled: true, backups: 1}
+// pair is a Slurm cluster with two slurmctld and two workers.
+func (b *box) pair() string {
+	return b.sharedVolume("state") + b.lean(`  ha: {enabled: true, backups: 1}
   persistence: {enabled: true, existingClaim: state}
   template:
     spec:
@@ -182,7 +178,16 @@ func TestCheck15FailoverWithoutRestApi(t *testing.T) {
         command: [chown, "401:401", /state]
         securityContext: {runAsUser: 0, runAsNonRoot: false}
         volumeMounts: [{name: statesave, mountPath: /state}]
-`+leanConf, 2))
+`+leanConf, 2)
+}
+
+// Without any slurmrestd: the active slurmctld freezes, and later its pod is killed. Another
+// one takes over each time, commands and jobs go on, and every job ends with its right result.
+func TestCheck15FailoverWithoutRestApi(t *testing.T) {
+	b := open(t, "e2e-failover")
+	t.Parallel()
+	t.Cleanup(func() { b.drop("pv", "e2e-failover-state") })
+	c := b.cluster(b.pair())
 	c.nodesAre("idle", "cpu-0", "cpu-1")
 	c.inControl("slurm-controller-0")
 	c.kubectl("scale", "-n", c.namespace, "deployment/slurm-restapi", "--replicas=0")
