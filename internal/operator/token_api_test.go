@@ -62,6 +62,7 @@ func (s *suite) testToken(t *testing.T) {
 		t.Error("check 24: the token is still that of the old key")
 	}
 
+	s.get(t, namespace, "alice", out) // its status says when the new token was issued
 	out.Spec.Refresh = false
 	if err := s.admin.Update(t.Context(), out); err != nil {
 		t.Fatal(err)
