@@ -133,6 +133,10 @@ func (m *Model) newJob(w wanted, d demand, now time.Time) JobRecord {
 		Flags: w.Job.Flags, States: slurm.StatesOf(slurm.JobPending), TimeLimit: w.Job.TimeLimit.number(),
 		SubmitTime: now, EligibleTime: now, NodeCount: slurm.NumberOf(uint64(d.nodes)), CPUs: slurm.NumberOf(uint64(d.cpus * d.nodes)),
 		Tasks: slurm.NumberOf(uint64(max(w.Job.TasksPerNode, 1) * d.nodes)), TRESRequested: tresOf(d.cpus*d.nodes, d.memory*uint64(d.nodes), d.nodes),
+		Asked: slurm.JobAsks{
+			CPUsPerTask: slurm.NumberOf(uint64(max(w.Job.CPUsPerTask, 1))), TasksPerNode: slurm.NumberOf(uint64(w.Job.TasksPerNode)),
+			MemoryPerNode: w.Job.MemoryPerNode.number(), TRESPerNode: w.Job.TRESPerNode,
+		},
 	}
 	m.own(&j)
 	m.writes++

@@ -1,6 +1,8 @@
 package faultserver
 
 import (
+	"cmp"
+	"maps"
 	"math/big"
 	"slices"
 	"strings"
@@ -93,7 +95,8 @@ func (m *Model) diag(now time.Time) Answer {
 }
 
 func jobJSON(j JobRecord) map[string]any {
-	return map[string]any{
+	out := asksJSON(j.Asked)
+	maps.Copy(out, map[string]any{
 		"account": j.Account, "admin_comment": j.AdminComment, "comment": j.Comment, "cluster": j.Cluster,
 		"array_job_id": orZero(j.ArrayJobID), "array_task_id": numberOf(j.ArrayTaskID),
 		"het_job_id": orZero(j.HetJobID), "het_job_offset": number(true, false, 0),
@@ -113,7 +116,23 @@ func jobJSON(j JobRecord) map[string]any {
 		"step_id": map[string]any{
 			"sluid": j.SLUID, "job_id": number(true, false, uint64(j.ID)), "step_het_component": number(false, false, 0), "step_id": "entire",
 		},
-		"tres_req_str": j.TRESRequested, "tres_alloc_str": j.TRESAllocated,
+		"tres_req_str": j.TRESRequested, "tres_alloc_str": j.TRESAllocated, "array_task_string": j.ArrayTasks,
+	})
+	return out
+}
+
+// asksJSON is what a job asks of its nodes. Slurm gives the command line of none that came by REST.
+func asksJSON(a slurm.JobAsks) map[string]any {
+	shared := []string{}
+	if a.Exclusive {
+		shared = append(shared, "none") // Slurm's word for whole nodes
+	}
+	return map[string]any{
+		"features": a.Constraints, "required_nodes": a.RequiredNodes, "excluded_nodes": a.ExcludedNodes, "shared": shared, "submit_line": "",
+		"max_nodes": orZero(a.MaximumNodes), "cpus_per_task": orZero(a.CPUsPerTask), "tasks_per_node": orZero(a.TasksPerNode),
+		"minimum_cpus_per_node": orZero(a.MinimumCPUsPerNode),
+		"memory_per_node":       numberOf(a.MemoryPerNode), "memory_per_cpu": numberOf(a.MemoryPerCPU),
+		"tres_per_job": a.TRESPerJob, "tres_per_node": a.TRESPerNode, "tres_per_socket": a.TRESPerSocket, "tres_per_task": a.TRESPerTask,
 	}
 }
 
@@ -156,7 +175,8 @@ func (m *Model) nodeJSON(n slurm.Node) map[string]any {
 		"real_memory": n.RealMemory, "alloc_memory": max(n.AllocMemory, memory), "free_mem": numberOf(n.FreeMemory), "alloc_cpus": cpus,
 		"gres": n.GRES, "gres_used": gresUsed(n, gres), "topology": n.Topology, "version": n.Version,
 		"comment": n.Comment, "extra": n.Extra, "reservation": n.Reservation,
-		"boot_time": when(n.BootTime), "slurmd_start_time": when(n.SlurmdStartTime),
+		"boot_time": when(n.BootTime), "slurmd_start_time": when(n.SlurmdStartTime), "last_busy": when(n.LastBusy),
+		"effective_cpus": cmp.Or(n.EffectiveCPUs, n.CPUs), "specialized_memory": n.SpecializedMemory,
 	}
 }
 
