@@ -33,8 +33,6 @@ func TestBadConfiguration(t *testing.T) {
 	manifest := strings.Replace(b.lean(keptState+good, 1), "data:\n", "data:\n  gres.conf: |\n    NodeName=gpu-0 Name=gpu File=/dev/missing0\n", 1)
 	c := b.cluster(missingDevice + "---\n" + manifest)
 	c.nodesAre("idle", "cpu-0")
-	// Each NodeSet that comes after slurmctld makes a new pod of it.
-	c.kubectl("rollout", "status", "-n", c.namespace, "statefulset/slurm-controller", "--timeout="+patience.String())
 	job := c.job("cpu-0", 45)
 
 	t.Run("a worker's slurmd doesn't start", func(t *testing.T) {

@@ -20,6 +20,9 @@ func (b *box) cluster(manifest string) *cluster {
 	b.apply(manifest)
 	b.wait("pod/slurm-controller-0", "create")
 	b.wait("pod/slurm-controller-0", "condition=Ready")
+	// NodeSets that came just after the Controller changed slurm.conf, and so slurmctld's pod, once more.
+	b.wait("controller.slinky.slurm.net/slurm", "condition=Progressing=False")
+	b.wait("controller.slinky.slurm.net/slurm", "condition=Ready")
 	b.wait("deployment/slurm-restapi", "create")
 	b.wait("deployment/slurm-restapi", "condition=Available")
 	return &cluster{box: b}
