@@ -149,13 +149,15 @@ func (c *cluster) signal(pod, name string) {
 	}
 }
 
-// saved waits until slurmctld has written a running job to disk: it does so every few
-// seconds, and what it hasn't written is lost with it.
+// saved waits until slurmctld has written a running job to disk: it does so a few seconds
+// after a change, and what it hasn't written is lost with it. A file of the job's first second
+// may be from before it, and stays as it is without a change.
 func (c *cluster) saved(job string) {
 	c.t.Helper()
 	c.until("job "+job+" is saved", func(ctx context.Context) error {
 		out, err := c.run(ctx, "", c.command("bash", "-c", `state=/var/spool/slurmctld/*/job_state
-			[ $(stat -c %Y $state) -gt $(date -d "$(squeue -h -j `+job+` -o %S)" +%s) ] && echo saved || echo "not yet"`)...)
+			[ $(stat -c %Y $state) -gt $(date -d "$(squeue -h -j `+job+` -o %S)" +%s) ] && echo saved ||
+			{ scontrol update JobId=`+job+` Comment=saved && echo "not yet"; }`)...)
 		if err == nil && strings.TrimSpace(out) != "saved" {
 			err = fmt.Errorf("it is not: %s", out)
 		}
