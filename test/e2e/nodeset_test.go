@@ -229,14 +229,17 @@ func (c *cluster) testScheduled() {
 	start := time.Now().Add(40 * time.Second).UTC()
 	c.change("cpu", fmt.Sprintf(`{"spec":{"extraConf":"Weight=6","updateStrategy":{"type":"ScheduledUpdate","scheduledUpdate":{"startTime":%q,"duration":"5m"}}}}`,
 		start.Format(time.RFC3339)))
-	reservation := ""
-	c.until("the reservation is there", func(ctx context.Context) (err error) {
-		reservation, err = c.run(ctx, "", c.command("scontrol", "show", "reservation", "SlurmOperatorMaint-cpu", "--oneliner")...)
-		return err
+	// A worker that has only just registered again joins the reservation a moment later.
+	c.until("the reservation holds all workers", func(ctx context.Context) error {
+		reservation, err := c.run(ctx, "", c.command("scontrol", "show", "reservation", "SlurmOperatorMaint-cpu", "--oneliner")...)
+		if err != nil {
+			return err
+		}
+		if flags := field(reservation, "Flags"); !strings.Contains(flags, "MAINT") || !strings.Contains(flags, "IGNORE_JOBS") || field(reservation, "Nodes") != "cpu-[0-2]" {
+			return fmt.Errorf("it is %s", reservation)
+		}
+		return nil
 	})
-	if flags := field(reservation, "Flags"); !strings.Contains(flags, "MAINT") || !strings.Contains(flags, "IGNORE_JOBS") || field(reservation, "Nodes") != "cpu-[0-2]" {
-		c.t.Errorf("reservation: %s", reservation)
-	}
 	job := c.job("cpu-1", 5)
 	c.endsWell(job)
 	c.until("the workers are old until the window opens", func(ctx context.Context) error {
