@@ -104,5 +104,11 @@ func (c *cluster) jobIs(job, want string) {
 	})
 }
 
+// batchHost is the worker that runs, or ran, a job's script: of several, Slurm chooses.
+func (c *cluster) batchHost(job string) string {
+	c.t.Helper()
+	return field(c.slurm("", "scontrol", "show", "job", job, "--oneliner"), "BatchHost")
+}
+
 // hosts are the names that a job's tasks printed, sorted.
 func hosts(out string) []string { return slices.Sorted(slices.Values(strings.Fields(out))) }

@@ -231,11 +231,11 @@ func TestCheck15FailoverWithoutRestApi(t *testing.T) {
 	for _, job := range []string{long, during} {
 		c.jobIs(job, "COMPLETED")
 	}
-	first := field(c.slurm("", "scontrol", "show", "job", long, "--oneliner"), "BatchHost")
+	first := c.batchHost(long)
 	if d := cmp.Diff([]string{"cpu-0", "cpu-1"}, hosts(c.kubectl("exec", "-n", c.namespace, first, "-c", "slurmd", "--", "cat", "/tmp/long"))); d != "" {
 		t.Errorf("output of the job that ran all the time (-want +got):\n%s", d)
 	}
-	second := field(c.slurm("", "scontrol", "show", "job", during, "--oneliner"), "BatchHost")
+	second := c.batchHost(during)
 	if got := c.kubectl("exec", "-n", c.namespace, second, "-c", "slurmd", "--", "cat", "/tmp/during"); got != "six times seven is 42\n" {
 		t.Errorf("output of the job from the standby's time: %q", got)
 	}

@@ -91,7 +91,7 @@ func TestCheck17ExternalController(t *testing.T) {
 
 	job := c.submit("#!/bin/bash\nsrun bash -c 'echo $SLURMD_NODENAME'\n", "--nodes=2", "--output=/tmp/both")
 	c.jobIs(job, "COMPLETED")
-	if out := hosts(c.must("", c.beside("cpu-0", "cat", "/tmp/both")...)); strings.Join(out, " ") != "cpu-0 cpu-1" {
+	if out := hosts(c.must("", c.beside(c.batchHost(job), "cat", "/tmp/both")...)); strings.Join(out, " ") != "cpu-0 cpu-1" {
 		t.Errorf("the job ran on %q", out)
 	}
 
@@ -111,7 +111,7 @@ func TestCheck17ExternalController(t *testing.T) {
 	c.kubectl("annotate", "-n", c.namespace, "pod/cpu-1", v1beta1.AnnotationPodDeletionCost+"=-1")
 	c.kubectl("scale", "-n", c.namespace, "nss/cpu", "--replicas=1")
 	c.wait("pod/cpu-1", "condition="+v1beta1.PodConditionPrefix+"Drain")
-	c.must("", c.beside("cpu-0", "touch", "/tmp/end")...) // the first node runs the script
+	c.must("", c.beside(c.batchHost(job), "touch", "/tmp/end")...)
 	c.wait("pod/cpu-1", "delete")
 	c.jobIs(job, "COMPLETED")
 	c.nodesAre("idle", "cpu-0")

@@ -48,7 +48,7 @@ func TestCheck14SlurmKeyRotation(t *testing.T) {
 	if c.ring() == old {
 		t.Error("the ring is as it was")
 	}
-	if out, err := b.run(t.Context(), "", "kubectl", "exec", "-n", b.namespace, "cpu-0", "-c", "slurmd", "--", "cat", "/tmp/rotated"); err == nil {
+	if out, err := b.run(t.Context(), "", c.beside(c.batchHost(job), "cat", "/tmp/rotated")...); err == nil {
 		t.Logf("so far the job has said:\n%s", out)
 	}
 	c.jobIs(job, "COMPLETED")

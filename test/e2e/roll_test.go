@@ -20,7 +20,7 @@ func TestTemplateReachesTheStandbyFirst(t *testing.T) {
 	job := c.submit("#!/bin/bash\nuntil [ -e /tmp/rolled ]; do sleep 1; done\nsrun true\n", "--nodes=2", "--output=/dev/null")
 	c.jobIs(job, "RUNNING")
 	c.saved(job)
-	worker := field(c.slurm("", "scontrol", "show", "job", job, "--oneliner"), "BatchHost")
+	worker := c.batchHost(job)
 
 	before := c.uids(active, standby)
 	c.kubectl("patch", "-n", c.namespace, "controllers.slinky.slurm.net/slurm", "--type=merge", "-p", `{"spec":{"template":{"metadata":{"annotations":{"example.com/roll":"1"}}}}}`)
