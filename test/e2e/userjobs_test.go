@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -67,16 +68,21 @@ func (c *cluster) requeued(out string) {
 		"--requeue", "--nodelist=cpu-1", "--open-mode=append", "--output="+out)
 	c.jobIs(job, "RUNNING")
 	c.kubectl("delete", "-n", c.namespace, "pod", "cpu-1", "--wait")
-	c.until("the job runs again", func(ctx context.Context) error {
+	c.until("the job runs again, and to its end", func(ctx context.Context) error {
 		info, err := c.run(ctx, "", c.command("scontrol", "show", "job", job, "--oneliner")...)
-		if err == nil && field(info, "Restarts") == "0" {
-			err = fmt.Errorf("it is %s", field(info, "JobState"))
+		if err != nil {
+			return err
 		}
-		return err
+		state, reason := field(info, "JobState"), field(info, "Reason")
+		if state == "COMPLETED" && field(info, "Restarts") != "0" {
+			return nil
+		}
+		if state == "PENDING" && reason == "BeginTime" {
+			// Slurm lets a job that it requeued wait for two minutes, from when the last of its old node is gone.
+			_, err = c.run(ctx, "", c.command("scontrol", "update", "JobId="+job, "StartTime=now")...)
+		}
+		return errors.Join(fmt.Errorf("it is %s (%s), restarts: %s", state, reason, field(info, "Restarts")), err)
 	})
-	// Slurm lets a job that it requeued wait before it begins again.
-	c.slurm("", "scontrol", "update", "JobId="+job, "StartTime=now")
-	c.jobIs(job, "COMPLETED")
 	// Between the two runs slurmstepd tells of the lost node.
 	if got := c.slurm("", "cat", out); !strings.HasPrefix(got, "run\n") || !strings.HasSuffix(got, "\nrun 1\n") {
 		c.t.Errorf("the job printed %q", got)
