@@ -14,12 +14,7 @@ import (
 func TestCheck31WorkersWithoutSlurmsAnswer(t *testing.T) {
 	b := open(t, "e2e-away")
 	t.Parallel()
-	c := b.cluster(b.lean(`  persistence: {enabled: true, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
-  template:
-    spec:
-      terminationGracePeriodSeconds: 5
-      tolerations: [{operator: Exists}]
-`+leanConf, 2))
+	c := b.cluster(b.lean(leanState+leanConf, 2))
 	c.nodesAre("idle", "cpu-0", "cpu-1")
 	scale := func(n int) {
 		c.kubectl("scale", "-n", c.namespace, "nodeset/cpu", fmt.Sprintf("--replicas=%d", n))

@@ -67,6 +67,14 @@ const leanConf = `  extraConf: |
     SchedulerParameters=bf_interval=1,sched_interval=1,batch_sched_delay=0
 `
 
+// leanState keeps its state, on a claim of its own.
+const leanState = `  persistence: {enabled: true, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+  template:
+    spec:
+      terminationGracePeriodSeconds: 5
+      tolerations: [{operator: Exists}]
+`
+
 // sharedVolume is a claim on a folder that all nodes share.
 func (b *box) sharedVolume(name string) string {
 	return fmt.Sprintf(`

@@ -16,12 +16,7 @@ import (
 func TestCheck14SlurmKeyRotation(t *testing.T) {
 	b := open(t, "e2e-keys")
 	t.Parallel()
-	c := b.cluster(b.lean(`  persistence: {enabled: true, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
-  template:
-    spec:
-      terminationGracePeriodSeconds: 5
-      tolerations: [{operator: Exists}]
-`+leanConf, 2))
+	c := b.cluster(b.lean(leanState+leanConf, 2))
 	c.nodesAre("idle", "cpu-0", "cpu-1")
 	before := c.uids("cpu-0", "cpu-1")
 
