@@ -169,7 +169,7 @@ func (s *Server) Chart(t testing.TB, namespace, chart string, values ...string) 
 	home.SetAPIVersion("v1")
 	home.SetKind("Namespace")
 	home.SetName(namespace)
-	s.apply(t, "chart "+chart, append([]*unstructured.Unstructured{home}, decode(t, "chart "+chart, text)...))
+	s.apply(t, "chart "+chart, append([]*unstructured.Unstructured{home}, Objects(t, "chart "+chart, text)...))
 }
 
 // Manifests reads the objects in a file of the repository.
@@ -179,10 +179,11 @@ func (s *Server) Manifests(t testing.TB, file ...string) []*unstructured.Unstruc
 	if err != nil {
 		t.Fatal(err)
 	}
-	return decode(t, filepath.Join(file...), text)
+	return Objects(t, filepath.Join(file...), text)
 }
 
-func decode(t testing.TB, from string, text []byte) []*unstructured.Unstructured {
+// Objects reads the documents of a manifest; from says where it is from, for an error. Empty documents are left out.
+func Objects(t testing.TB, from string, text []byte) []*unstructured.Unstructured {
 	t.Helper()
 	var out []*unstructured.Unstructured
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)

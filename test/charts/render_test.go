@@ -2,10 +2,8 @@ package charts
 
 import (
 	"bytes"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,7 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/slinky-hpc/slinky/internal/apitest"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -75,21 +74,7 @@ func render(t testing.TB, name, values string, args ...string) []*unstructured.U
 
 func objects(t testing.TB, text string) []*unstructured.Unstructured {
 	t.Helper()
-	var out []*unstructured.Unstructured
-	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
-	for {
-		u := &unstructured.Unstructured{}
-		err := decoder.Decode(u)
-		if errors.Is(err, io.EOF) {
-			return out
-		}
-		if err != nil {
-			t.Fatalf("read what helm rendered: %v\n%s", err, text)
-		}
-		if len(u.Object) > 0 {
-			out = append(out, u)
-		}
-	}
+	return apitest.Objects(t, "what helm rendered", []byte(text))
 }
 
 // find returns the object of a kind and name.
