@@ -140,7 +140,9 @@ func (r *nodeSetReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	report := reportOn(plan, view.Known, view.Why, err)
 	report.conditions(&n.Status.Conditions, n.Generation)
 	out, err := result(err, act.PatchStatus(ctx, r.Client, before, n), r.keepFinalizers(ctx, n, plan.Finalizers))
-	out.RequeueAfter = soonest(out.RequeueAfter, plan.Again)
+	if err == nil {
+		out.RequeueAfter = soonest(out.RequeueAfter, plan.Again)
+	}
 	return out, err
 }
 

@@ -22,6 +22,7 @@ func TestCheck14SlurmKeyRotation(t *testing.T) {
 
 	job := c.submit("#!/bin/bash\nfor i in $(seq 25); do srun sleep 3 || exit 1; done\nsrun bash -c 'echo $SLURMD_NODENAME'\n", "--nodes=2", "--output=/tmp/rotated")
 	c.jobIs(job, "RUNNING")
+	host := c.batchHost(job) // asked now: slurmctld's pod is replaced when the old key goes
 	old := c.ring()
 	if strings.Count(old, `"kid"`) != 1 {
 		t.Fatalf("the ring before: %s", old)
@@ -43,7 +44,7 @@ func TestCheck14SlurmKeyRotation(t *testing.T) {
 	if c.ring() == old {
 		t.Error("the ring is as it was")
 	}
-	if out, err := b.run(t.Context(), "", c.beside(c.batchHost(job), "cat", "/tmp/rotated")...); err == nil {
+	if out, err := b.run(t.Context(), "", c.beside(host, "cat", "/tmp/rotated")...); err == nil {
 		t.Logf("so far the job has said:\n%s", out)
 	}
 	c.jobIs(job, "COMPLETED")

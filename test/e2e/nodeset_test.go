@@ -136,6 +136,8 @@ func TestNodeSetLife(t *testing.T) {
 	story("check 35: a rolling update, with the operator restarted in the middle", (*cluster).testRolling)
 	story("check 37: an update in a maintenance window", (*cluster).testScheduled)
 	story("check 26: scale-in to one, the highest ordinals first", func(c *cluster) {
+		// A worker that isn't ready, or that still drains from the update, would go before the ordinals count.
+		c.wait("nodeset.slinky.slurm.net/cpu", "condition=Progressing=False")
 		c.change("cpu", `{"spec":{"replicas":1}}`)
 		c.workersAre("cpu", "cpu-0")
 		c.nodesAre("idle", "cpu-0") // the records of the others are gone
