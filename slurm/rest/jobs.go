@@ -128,6 +128,23 @@ func (c *Client) Submit(ctx context.Context, req slurm.JobRequest) (uint32, erro
 	return c.create(ctx, op, func(w dialect.Writer) any { return w.Submit(req) })
 }
 
+// SubmitHet queues one heterogeneous job and returns the id of its first component, its
+// leader. Slurm starts all components at once, and only when it plans ahead
+// (backfill), so not as soon as an ordinary job. External ones need Slurm 26.05.
+func (c *Client) SubmitHet(ctx context.Context, components []slurm.JobRequest) (uint32, error) {
+	op := call{name: "submit a heterogeneous job", method: http.MethodPost, path: "job/submit", creates: true}
+	if len(components) < 2 {
+		return 0, &slurm.Error{Kind: slurm.ErrInvalid, Op: op.name, Text: "a heterogeneous job has two components or more"}
+	}
+	op.name = fmt.Sprintf("submit heterogeneous job %q", components[0].Name)
+	for _, r := range components {
+		if r.Script != "" {
+			return 0, &slurm.Error{Kind: slurm.ErrInvalid, Op: op.name, Text: "the components of a heterogeneous job have no script here"}
+		}
+	}
+	return c.create(ctx, op, func(w dialect.Writer) any { return w.SubmitHet(components) })
+}
+
 // AllocateNow implements slurm.Jobs.
 func (c *Client) AllocateNow(ctx context.Context, req slurm.JobRequest) (uint32, error) {
 	op := call{name: fmt.Sprintf("allocate job %q", req.Name), method: http.MethodPost, path: "job/allocate", creates: true}

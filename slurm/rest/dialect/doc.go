@@ -44,6 +44,7 @@ type Reader struct {
 // Writer makes request bodies, ready to be marshalled.
 type Writer struct {
 	Submit     func(slurm.JobRequest) any
+	SubmitHet  func([]slurm.JobRequest) any
 	Allocate   func(slurm.JobRequest) any
 	UpdateJob  func(slurm.JobRequest) any
 	CancelJobs func(ids []string) any

@@ -41,6 +41,13 @@ func Dialect() dialect.Dialect {
 			Submit: func(r slurm.JobRequest) any {
 				return JobSubmitReq{Job: jobDesc(r), Script: r.Script}
 			},
+			SubmitHet: func(rs []slurm.JobRequest) any {
+				req := hetSubmitReq{}
+				for _, r := range rs {
+					req.Jobs = append(req.Jobs, jobDesc(r))
+				}
+				return req
+			},
 			Allocate: func(r slurm.JobRequest) any {
 				d := jobDesc(r)
 				d.Immediate = true
@@ -133,6 +140,11 @@ func known(s, nothing string) string {
 		return ""
 	}
 	return s
+}
+
+// hetSubmitReq is a job_submit_req with the components of a heterogeneous job.
+type hetSubmitReq struct {
+	Jobs []JobDescMsg `json:"jobs"`
 }
 
 func jobDesc(r slurm.JobRequest) JobDescMsg {
