@@ -111,6 +111,8 @@ const (
 	LabelJobID = "scheduler.slinky.slurm.net/slurm-jobid"
 	// AnnotationNode holds the Kubernetes node that was chosen for a pod.
 	AnnotationNode = "slinky.slurm.net/slurm-node"
+	// AnnotationCores holds the cores that Slurm gave a pod, by Slurm's abstract numbers: "0-3,8".
+	AnnotationCores = "slinky.slurm.net/slurm-cores"
 	// FinalizerBridge keeps a pod until its end is known and its Slurm job has been released.
 	FinalizerBridge = "scheduler.slinky.slurm.net/finalizer"
 

@@ -142,7 +142,7 @@ func (w *world) podIsPlaced(t *testing.T) {
 	if !strings.Contains(j.AdminComment, `"pods":["default/one"]`) || !strings.Contains(j.AdminComment, string(pod.UID)) {
 		t.Errorf("admin comment %s", j.AdminComment)
 	}
-	if pod.Annotations[v1beta1.AnnotationNode] != pod.Spec.NodeName || !slices.Contains(pod.Finalizers, v1beta1.FinalizerBridge) {
+	if pod.Annotations[v1beta1.AnnotationNode] != pod.Spec.NodeName || pod.Annotations[v1beta1.AnnotationCores] != "0-3" || !slices.Contains(pod.Finalizers, v1beta1.FinalizerBridge) {
 		t.Errorf("annotations %v, finalizers %v", pod.Annotations, pod.Finalizers)
 	}
 	w.kubelet(t, "one", corev1.PodRunning)

@@ -13,6 +13,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
+	"github.com/slinky-hpc/slinky/internal/plan/placement"
 )
 
 func testPod(node string) *corev1.Pod {
@@ -61,7 +62,7 @@ func TestPluginWithoutAllocation(t *testing.T) {
 func TestPluginWithAllocation(t *testing.T) {
 	ctx, table := t.Context(), NewTable()
 	p := New(table)
-	table.Put("uid-a", Allocation{Node: "n1", JobID: 7})
+	table.Put("uid-a", Allocation{Grant: placement.Grant{Node: "n1"}, JobID: 7})
 	if s := p.PreEnqueue(ctx, testPod("")); s.IsSuccess() || !strings.Contains(s.Message(), "is being written to the pod") {
 		t.Errorf("PreEnqueue before the pod is patched: %v %q", s.Code(), s.Message())
 	}
@@ -112,7 +113,7 @@ func TestPluginWakesForTheOwnPatch(t *testing.T) {
 	if hint(testPod("n1")) != fwk.QueueSkip {
 		t.Error("a pod without an allocation is queued")
 	}
-	table.Put("uid-a", Allocation{Node: "n1"})
+	table.Put("uid-a", Allocation{Grant: placement.Grant{Node: "n1"}})
 	if hint(testPod("n1")) != fwk.Queue {
 		t.Error("a patched pod isn't queued")
 	}

@@ -4,15 +4,21 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/slinky-hpc/slinky/internal/plan/placement"
 )
 
 // Allocation is what Slurm granted one pod.
 type Allocation struct {
-	// Node is the Kubernetes node.
-	Node string
+	placement.Grant
 	// JobID and SLUID are the Slurm job's: the first for people, the second for ever.
 	JobID uint32
 	SLUID string
+}
+
+// Equal tells whether two allocations are the same.
+func (a Allocation) Equal(b Allocation) bool {
+	return a.JobID == b.JobID && a.SLUID == b.SLUID && a.Grant.Equal(b.Grant)
 }
 
 // Table holds the allocations of pods that wait to be bound. The submitter

@@ -6,23 +6,15 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
-	"github.com/slinky-hpc/slinky/internal/bridge/scheduler"
 	"github.com/slinky-hpc/slinky/internal/plan/explain"
-	"github.com/slinky-hpc/slinky/internal/plan/placement"
 	"github.com/slinky-hpc/slinky/internal/plan/workload"
 	"github.com/slinky-hpc/slinky/slurm"
-	"github.com/slinky-hpc/slinky/slurm/hostlist"
 )
 
 // Reasons of the pod condition and of events.
@@ -38,9 +30,6 @@ const (
 	reasonAllocated = "Allocated"
 	reasonIgnored   = "IgnoredAnnotations"
 )
-
-// patchers bounds the calls that place the members of one group at once.
-const patchers = 16
 
 func (s *Submitter) act(ctx context.Context, o workload.Observed, step workload.Step) (time.Duration, error) {
 	switch step.Kind {
@@ -201,88 +190,4 @@ func (s *Submitter) resubmitAfter(all []slurm.Job, pods []*corev1.Pod) (slurm.Jo
 	}
 	delay := min(time.Second<<min(n-1, 10), 5*time.Minute)
 	return last, last.EndTime.Add(delay).Sub(s.Now())
-}
-
-// place gives the pods of a running job their nodes.
-func (s *Submitter) place(ctx context.Context, step workload.Step) (time.Duration, error) {
-	names, err := hostlist.Expand(step.Job.Nodes)
-	if err != nil {
-		return 0, fmt.Errorf("nodes of Slurm job %d: %w", step.Job.ID, err)
-	}
-	_, kube, err := s.nodes()
-	if err != nil {
-		return 0, err
-	}
-	placed, err := placement.Place(step.Mark.Pods, names, kube)
-	if err != nil {
-		text := fmt.Sprintf("Slurm job %d runs, but %v", step.Job.ID, err)
-		_, err := s.hold(ctx, step.Pods, held{reason: reasonNoPlace, text: text, warn: true})
-		return 10 * time.Second, err
-	}
-	slots := make(chan struct{}, patchers)
-	errs := make([]error, len(step.Pods))
-	var wg sync.WaitGroup
-	for i, pod := range step.Pods {
-		a := scheduler.Allocation{Node: placed[pod.UID], JobID: step.Job.ID, SLUID: step.Job.SLUID}
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			errs[i] = s.give(ctx, pod, a)
-		})
-	}
-	wg.Wait()
-	return 0, errors.Join(errs...)
-}
-
-// give writes one pod's allocation to the table and to the pod. The table goes
-// first: the scheduler looks at the pod again as soon as the patch is seen.
-func (s *Submitter) give(ctx context.Context, pod *corev1.Pod, a scheduler.Allocation) error {
-	had, ok := s.Table.Get(pod.UID)
-	patch := placementPatch(pod, a, s.SchedulerName)
-	if ok && had == a && patch == nil {
-		return nil
-	}
-	s.Table.Put(pod.UID, a)
-	if patch != nil {
-		var err error
-		if pod, err = s.patchPlacement(ctx, pod, a, patch); err != nil || pod == nil {
-			return err
-		}
-	}
-	s.Activate(pod)
-	return s.allocated(ctx, pod, a)
-}
-
-// patchPlacement patches a pod, reading it again where it changed meanwhile. It
-// returns nil for a pod that is gone.
-func (s *Submitter) patchPlacement(ctx context.Context, pod *corev1.Pod, a scheduler.Allocation, patch []byte) (*corev1.Pod, error) {
-	pods := s.Client.CoreV1().Pods(pod.Namespace)
-	var out *corev1.Pod
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		var err error
-		out, err = pods.Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
-		if !apierrors.IsConflict(err) {
-			return err
-		}
-		now, getErr := pods.Get(ctx, pod.Name, metav1.GetOptions{})
-		switch {
-		case getErr != nil:
-			return getErr
-		case now.UID != pod.UID || !workload.Live(now):
-			return apierrors.NewNotFound(corev1.Resource("pods"), pod.Name)
-		}
-		if patch = placementPatch(now, a, s.SchedulerName); patch == nil {
-			out = now
-			return nil
-		}
-		return err
-	})
-	if apierrors.IsNotFound(err) {
-		s.forget(pod.UID)
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("write node %s and Slurm job %d to pod %s/%s: %w", a.Node, a.JobID, pod.Namespace, pod.Name, err)
-	}
-	return out, nil
 }

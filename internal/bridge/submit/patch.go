@@ -9,6 +9,7 @@ import (
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
 	"github.com/slinky-hpc/slinky/internal/bridge/scheduler"
+	"github.com/slinky-hpc/slinky/slurm/tres"
 )
 
 // placementPatch returns the JSON merge patch that writes an allocation to a pod,
@@ -20,8 +21,15 @@ func placementPatch(pod *corev1.Pod, a scheduler.Allocation, schedulerName strin
 	if pod.Labels[v1beta1.LabelJobID] != id {
 		meta["labels"] = map[string]string{v1beta1.LabelJobID: id}
 	}
+	annotations := map[string]string{}
 	if pod.Annotations[v1beta1.AnnotationNode] != a.Node {
-		meta["annotations"] = map[string]string{v1beta1.AnnotationNode: a.Node}
+		annotations[v1beta1.AnnotationNode] = a.Node
+	}
+	if cores := tres.FormatIndexes(a.Cores); pod.Annotations[v1beta1.AnnotationCores] != cores {
+		annotations[v1beta1.AnnotationCores] = cores
+	}
+	if len(annotations) > 0 {
+		meta["annotations"] = annotations
 	}
 	if !slices.Contains(pod.Finalizers, v1beta1.FinalizerBridge) {
 		meta["finalizers"] = append(slices.Clone(pod.Finalizers), v1beta1.FinalizerBridge)

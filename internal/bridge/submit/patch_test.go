@@ -8,10 +8,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slinky-hpc/slinky/internal/bridge/scheduler"
+	"github.com/slinky-hpc/slinky/internal/plan/placement"
 )
 
 func TestPlacementPatch(t *testing.T) {
-	a := scheduler.Allocation{Node: "n1", JobID: 7}
+	a := scheduler.Allocation{Grant: placement.Grant{Node: "n1", Cores: []int{0, 1, 5}}, JobID: 7}
 	toleration := func(e corev1.TaintEffect) corev1.Toleration {
 		return corev1.Toleration{Key: "slinky.slurm.net/managed-node", Operator: corev1.TolerationOpEqual, Value: "us", Effect: e}
 	}
@@ -19,7 +20,7 @@ func TestPlacementPatch(t *testing.T) {
 	meta := metav1.ObjectMeta{UID: "u", ResourceVersion: "5"}
 	done := meta
 	done.Labels = map[string]string{"scheduler.slinky.slurm.net/slurm-jobid": "7"}
-	done.Annotations = map[string]string{"slinky.slurm.net/slurm-node": "n1"}
+	done.Annotations = map[string]string{"slinky.slurm.net/slurm-node": "n1", "slinky.slurm.net/slurm-cores": "0-1,5"}
 	done.Finalizers = []string{"x/y", "scheduler.slinky.slurm.net/finalizer"}
 	moved := *done.DeepCopy()
 	moved.Annotations["slinky.slurm.net/slurm-node"] = "n9"
@@ -31,12 +32,12 @@ func TestPlacementPatch(t *testing.T) {
 		pod  corev1.Pod
 		want string
 	}{
-		"a new pod": {corev1.Pod{ObjectMeta: meta}, `{"metadata":{"annotations":{"slinky.slurm.net/slurm-node":"n1"},` +
+		"a new pod": {corev1.Pod{ObjectMeta: meta}, `{"metadata":{"annotations":{"slinky.slurm.net/slurm-cores":"0-1,5","slinky.slurm.net/slurm-node":"n1"},` +
 			`"finalizers":["scheduler.slinky.slurm.net/finalizer"],"labels":{"scheduler.slinky.slurm.net/slurm-jobid":"7"},` +
 			`"resourceVersion":"5","uid":"u"},"spec":{"tolerations":[` + tolerations + `]}}`},
 		"others' entries are kept": {
 			corev1.Pod{ObjectMeta: kept, Spec: corev1.PodSpec{Tolerations: []corev1.Toleration{{Key: "k", Operator: corev1.TolerationOpExists}}}},
-			`{"metadata":{"annotations":{"slinky.slurm.net/slurm-node":"n1"},` +
+			`{"metadata":{"annotations":{"slinky.slurm.net/slurm-cores":"0-1,5","slinky.slurm.net/slurm-node":"n1"},` +
 				`"finalizers":["x/y","scheduler.slinky.slurm.net/finalizer"],"labels":{"scheduler.slinky.slurm.net/slurm-jobid":"7"},` +
 				`"resourceVersion":"5","uid":"u"},"spec":{"tolerations":[{"key":"k","operator":"Exists"},` + tolerations + `]}}`,
 		},

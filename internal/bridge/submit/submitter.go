@@ -29,6 +29,8 @@ type Slurm interface {
 	Submit(ctx context.Context, req slurm.JobRequest) (uint32, error)
 	UpdateJob(ctx context.Context, id uint32, req slurm.JobRequest) error
 	CancelJobs(ctx context.Context, ids ...uint32) error
+	// Allocation returns what a running job was granted.
+	Allocation(ctx context.Context, id uint32) (slurm.Allocation, error)
 }
 
 // View is the live view of Slurm that the submitter reads.
@@ -80,6 +82,8 @@ type Submitter struct {
 	// blocked are workloads that no node suits now.
 	blocked map[workload.Key]bool
 	told    map[types.UID]told
+	// layouts are what running jobs have of their nodes, by job id.
+	layouts map[uint32]layout
 	// indexed is a generation of the view all of whose jobs are in the index.
 	indexed uint64
 }
@@ -96,6 +100,7 @@ func New(c Config) (*Submitter, error) {
 		uncertain: map[workload.Key]uint64{},
 		blocked:   map[workload.Key]bool{},
 		told:      map[types.UID]told{},
+		layouts:   map[uint32]layout{},
 	}
 	return s, s.watch()
 }
@@ -146,6 +151,9 @@ func (s *Submitter) JobChanged(id uint32) {
 		s.Index.Put(now)
 	} else {
 		s.Index.Drop(id)
+	}
+	if !known || now.States.JobEnded() {
+		s.dropLayout(id)
 	}
 	for _, j := range []slurm.Job{before, now} {
 		if mark, ok := workload.Owned(j, s.Index.Cluster()); ok {

@@ -26,8 +26,11 @@ type Mark struct {
 	Cluster string `json:"cluster"`
 	// Workload is the UID of the pod or PodGroup.
 	Workload types.UID `json:"workload"`
-	// Pods are the members' UIDs, in the order of Comment.Pods. Pod i runs on the job's node i.
+	// Pods are the members' UIDs, in the order of Comment.Pods. Pod i runs on the
+	// job's node i, unless there are Slots.
 	Pods []types.UID `json:"podUIDs"`
+	// Slots is set where pods may share nodes.
+	Slots *Slots `json:"slots,omitempty"`
 }
 
 // Encode returns the admin comment's text.
@@ -50,6 +53,9 @@ func ParseComment(job slurm.Job) (Comment, bool) {
 		return c, false
 	}
 	if c.Mark != nil && len(c.Mark.Pods) != len(c.Pods) {
+		return c, false
+	}
+	if c.Mark != nil && c.Mark.Slots != nil && !c.Mark.Slots.valid(c.Mark.Pods) {
 		return c, false
 	}
 	return c, true
