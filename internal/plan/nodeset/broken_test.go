@@ -20,6 +20,7 @@ func TestAPodThatCannotBeBuiltChangesNoWorker(t *testing.T) {
 		"template":  {func(s *v1beta1.NodeSetSpec) { s.Template.PodSpec = raw(`{"tolerations":"all"}`) }, "spec.template.spec: "},
 		"hostname":  {func(s *v1beta1.NodeSetSpec) { s.Template.PodSpec = raw(`{"hostname":"Bad_Name"}`) }, "spec.template.spec.hostname gives"},
 		"extraConf": {func(s *v1beta1.NodeSetSpec) { s.ExtraConf = "foo" }, "spec.extraConf: "},
+		"memory":    {func(s *v1beta1.NodeSetSpec) { s.Slurmd = raw(`{"resources":{"limits":{"memory":"500m"}}}`) }, "memory is 500m, less than the MiB"},
 		"claims": {func(s *v1beta1.NodeSetSpec) {
 			s.ExtraConf = "Weight=5"
 			s.VolumeClaimTemplates = []v1beta1.RawObject{raw(`{"spec":7}`)}

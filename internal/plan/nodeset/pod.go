@@ -203,8 +203,7 @@ func (p *planner) podSpec() (corev1.PodSpec, error) {
 		return spec, fmt.Errorf("template.spec: %w", err)
 	}
 	spec.Hostname = ""
-	setLimits(&spec)
-	return spec, nil
+	return spec, setLimits(&spec)
 }
 
 // workersDomain is the DNS domain in which workers find each other by their bare names.
@@ -327,8 +326,9 @@ func (p *planner) nodeConf() (string, error) {
 }
 
 // setLimits tells slurmd how much of the machine the pod may use, 0 for no limit: CPUs
-// rounded up, memory in MiB.
-func setLimits(spec *corev1.PodSpec) {
+// rounded up, memory in MiB rounded down. A limit that is no MiB at all, such as 500m, would
+// be taken for none.
+func setLimits(spec *corev1.PodSpec) error {
 	i := slices.IndexFunc(spec.Containers, func(c corev1.Container) bool { return c.Name == v1beta1.NameSlurmd })
 	limits := corev1.ResourceList{}
 	if spec.Resources != nil {
@@ -336,6 +336,9 @@ func setLimits(spec *corev1.PodSpec) {
 	}
 	c := &spec.Containers[i]
 	maps.Copy(limits, c.Resources.Limits)
+	if limit := limits.Memory(); !limit.IsZero() && limit.Value()>>20 == 0 {
+		return fmt.Errorf("slurmd.resources.limits: memory is %s, less than the MiB in which Slurm counts: give it a unit such as Mi or Gi", limit)
+	}
 	cpus := int64(math.Ceil(limits.Cpu().AsApproximateFloat64()))
 	set := []corev1.EnvVar{
 		{Name: "POD_CPUS", Value: strconv.FormatInt(cpus, 10)},
@@ -346,4 +349,5 @@ func setLimits(spec *corev1.PodSpec) {
 			c.Env = append(c.Env, e)
 		}
 	}
+	return nil
 }

@@ -229,3 +229,26 @@ func TestS193ConfigurationIsMountedAsAFolder(t *testing.T) {
 		}
 	}
 }
+
+// S162: slurmd is told its memory in MiB, rounded down.
+func TestS162MemoryInMiB(t *testing.T) {
+	for limit, want := range map[string]string{
+		"4Gi": "4096", "4G": "3814", "4096Mi": "4096", "4194304Ki": "4096", "4294967296": "4096", "4.5Gi": "4608", "": "0",
+	} {
+		f := facts(1)
+		if limit != "" {
+			f.NodeSet.Spec.Slurmd = raw(`{"resources":{"limits":{"memory":"` + limit + `"}}}`)
+		}
+		got := map[string]string{}
+		for _, s := range Make(f).Steps {
+			if s.Action == CreatePod {
+				for _, e := range s.Pod.Spec.Containers[0].Env {
+					got[e.Name] = e.Value
+				}
+			}
+		}
+		if got["POD_MEMORY"] != want {
+			t.Errorf("with limit %q slurmd is told %q MiB, want %q", limit, got["POD_MEMORY"], want)
+		}
+	}
+}
