@@ -1,0 +1,121 @@
+package cpuset
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
+// Unknown is the number of what the machine doesn't say.
+const Unknown = -1
+
+// CPU is one online logical CPU. Numbers are the kernel's; those that the kernel
+// doesn't give are Unknown.
+type CPU struct {
+	ID      int
+	Socket  int
+	NUMA    int
+	Die     int
+	Cluster int
+	// CoreID is the kernel's core_id, which begins anew on each socket.
+	CoreID int
+	// Core is the lowest CPU of the same core: unique on the machine, and the
+	// same for all threads of the core, however many there are.
+	Core int
+	// L2 and L3 are the ids of the caches.
+	L2, L3 int
+	Type   CoreType
+	// Capacity is the kernel's cpu_capacity: 1024 for the strongest CPU.
+	Capacity int
+	// Isolated CPUs are kept from the kernel's scheduler by its command line.
+	Isolated bool
+}
+
+// CoreType tells strong from weak cores.
+type CoreType string
+
+// The core types as the driver publishes them.
+const (
+	Standard    CoreType = "standard"
+	Performance CoreType = "p-core"
+	Efficiency  CoreType = "e-core"
+)
+
+// Topology is a machine's online CPUs.
+type Topology struct {
+	// CPUs are sorted by ID.
+	CPUs []CPU
+	// SMT tells whether the machine runs several threads per core.
+	SMT bool
+}
+
+// All is the set of the CPUs.
+func (t Topology) All() Set {
+	var s Set
+	for _, c := range t.CPUs {
+		s.add(c.ID)
+	}
+	return s
+}
+
+// CPU finds a CPU by its number.
+func (t Topology) CPU(id int) (CPU, bool) {
+	i, ok := slices.BinarySearchFunc(t.CPUs, id, func(c CPU, id int) int { return cmp.Compare(c.ID, id) })
+	if !ok {
+		return CPU{}, false
+	}
+	return t.CPUs[i], true
+}
+
+// Group is a set of CPUs with something in common.
+type Group struct {
+	ID   int
+	CPUs Set
+}
+
+// GroupBy collects the CPUs with the same id, sorted by it.
+func (t Topology) GroupBy(id func(CPU) int) []Group {
+	found := map[int]*Set{}
+	for _, c := range t.CPUs {
+		s := found[id(c)]
+		if s == nil {
+			s = &Set{}
+			found[id(c)] = s
+		}
+		s.add(c.ID)
+	}
+	var out []Group
+	for _, k := range slices.Sorted(maps.Keys(found)) {
+		out = append(out, Group{k, *found[k]})
+	}
+	return out
+}
+
+// bySocket, byNUMA, byL3 and byCore say which group a CPU is in. A machine that
+// doesn't speak of NUMA is one node; without L3 a CPU is in no group.
+func bySocket(c CPU) int { return max(c.Socket, 0) }
+func byNUMA(c CPU) int   { return max(c.NUMA, 0) }
+func byL3(c CPU) int     { return c.L3 }
+func byCore(c CPU) int   { return c.Core }
+
+// MemoryNodes are the NUMA nodes of the CPUs; empty if the machine has none.
+func (t Topology) MemoryNodes(cpus Set) Set {
+	var s Set
+	for _, c := range t.CPUs {
+		if cpus.Has(c.ID) && c.NUMA >= 0 {
+			s.add(c.NUMA)
+		}
+	}
+	return s
+}
+
+// Cores is the number of different cores among the CPUs.
+func (t Topology) Cores(cpus Set) int {
+	var cores Set
+	for _, c := range t.CPUs {
+		if cpus.Has(c.ID) {
+			cores.add(c.Core)
+		}
+	}
+	return cores.Len()
+}
