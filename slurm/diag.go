@@ -17,24 +17,57 @@ type Diag struct {
 	// JobsPending and JobsRunning are what slurmctld last counted; it does so every half a minute.
 	JobsPending, JobsRunning uint64
 
+	// JobsTime is when that was.
+	JobsTime time.Time
+
 	// ServerThreads is how many calls slurmctld was serving.
 	ServerThreads uint64
-	// AgentQueue and DBDAgentQueue are messages that wait to be sent to slurmd and slurmdbd.
-	AgentQueue, DBDAgentQueue uint64
+	// Agents send messages to slurmd, with AgentThreads in all. AgentQueue and DBDAgentQueue
+	// are messages that wait to be sent to slurmd and slurmdbd.
+	Agents, AgentThreads, AgentQueue, DBDAgentQueue uint64
+	// ClockLatency is how long 1,000 readings of the clock take: a measure of the host's load.
+	ClockLatency time.Duration
 
 	// Schedule is the main scheduler; Backfill the one that looks ahead.
 	Schedule, Backfill Cycles
-	// ScheduleQueue is how many jobs waited in the last cycle of the main scheduler.
-	ScheduleQueue uint64
 	// BackfillActive tells whether a cycle of it was under way; BackfillTime is when the last one ended.
 	BackfillActive bool
 	BackfillTime   time.Time
-	// BackfilledJobs were started by it since slurmctld's start.
-	BackfilledJobs uint64
+	// BackfilledJobs were started by it since slurmctld's start, BackfilledLately of them since
+	// Since. BackfilledHetJobs are components of heterogeneous jobs.
+	BackfilledJobs, BackfilledLately, BackfilledHetJobs uint64
+
+	// CallsByType and CallsByUser are the calls that slurmctld has served since Since.
+	CallsByType, CallsByUser []Calls
 }
 
-// Cycles says how long a scheduler takes for one look at the queue.
-type Cycles struct{ Last, Mean, Max time.Duration }
+// Cycles says how a scheduler's looks at the queue went since Diag.Since. What a scheduler
+// doesn't count is zero: the main one has no Tried, Table and LastDepth.
+type Cycles struct {
+	Count                uint64
+	Last, Mean, Max, Sum time.Duration
+	// Depth are the jobs looked at, Tried those of them that were tried to be started.
+	Depth, Tried Measure
+	// Queue are the jobs that waited, Table the time slots that were tested.
+	Queue, Table Measure
+	// Ends counts why cycles ended, by Slurm's words, such as "end_job_queue".
+	Ends map[string]uint64
+}
+
+// Measure is a number taken once a cycle.
+type Measure struct{ Last, Mean, Sum uint64 }
+
+// Calls are remote procedure calls of one type, such as "REQUEST_PING", or of one user.
+type Calls struct {
+	Name string
+	// UserID is set of a user's calls.
+	UserID uint32
+	Count  uint64
+	// Queued and Dropped are calls of a type that slurmctld put off and refused for its load.
+	Queued, Dropped uint64
+	// Time is what slurmctld spent on them.
+	Time time.Duration
+}
 
 // Statistics reads slurmctld's statistics.
 type Statistics interface {

@@ -107,7 +107,8 @@ func TestRecordedController(t *testing.T) {
 				t.Errorf("%v\n%s", err, diff)
 			}
 			d, err := serve(t, version, recorded(t, version, "diag")).Diag(ctx)
-			if err != nil || d.Time.IsZero() || d.JobsSubmitted != 3 || d.JobsStarted != 1 || d.ServerThreads == 0 {
+			if err != nil || d.Time.IsZero() || d.JobsSubmitted != 3 || d.JobsStarted != 1 || d.ServerThreads == 0 ||
+				len(d.CallsByType) == 0 || d.CallsByType[0].Time == 0 || len(d.CallsByUser) == 0 || len(d.Backfill.Ends) != 6 {
 				t.Errorf("statistics %+v, %v", d, err)
 			}
 		})

@@ -16,13 +16,60 @@ func diag(r io.Reader) (slurm.Diag, dialect.Reply, error) {
 		Time: s.ReqTime.Time(), Since: s.ReqTimeStart.Time(),
 		JobsSubmitted: count(s.JobsSubmitted), JobsStarted: count(s.JobsStarted), JobsCompleted: count(s.JobsCompleted),
 		JobsCanceled: count(s.JobsCanceled), JobsFailed: count(s.JobsFailed),
-		JobsPending: count(s.JobsPending), JobsRunning: count(s.JobsRunning),
-		ServerThreads: count(s.ServerThreadCount), AgentQueue: count(s.AgentQueueSize), DBDAgentQueue: count(s.DbdAgentQueueSize),
-		Schedule:      slurm.Cycles{Last: microseconds(s.ScheduleCycleLast), Mean: microseconds(s.ScheduleCycleMean), Max: microseconds(s.ScheduleCycleMax)},
-		Backfill:      slurm.Cycles{Last: microseconds(s.BfCycleLast), Mean: microseconds(s.BfCycleMean), Max: microseconds(s.BfCycleMax)},
-		ScheduleQueue: count(s.ScheduleQueueLength), BackfillActive: s.BfActive, BackfillTime: s.BfWhenLastCycle.Time(),
-		BackfilledJobs: count(s.BfBackfilledJobs),
+		JobsPending: count(s.JobsPending), JobsRunning: count(s.JobsRunning), JobsTime: s.JobStatesTs.Time(),
+		ServerThreads: count(s.ServerThreadCount), Agents: count(s.AgentCount), AgentThreads: count(s.AgentThreadCount),
+		AgentQueue: count(s.AgentQueueSize), DBDAgentQueue: count(s.DbdAgentQueueSize), ClockLatency: microseconds(s.GettimeofdayLatency),
+		Schedule: schedule(s), Backfill: backfill(s), BackfillActive: s.BfActive, BackfillTime: s.BfWhenLastCycle.Time(),
+		BackfilledJobs: count(s.BfBackfilledJobs), BackfilledLately: count(s.BfLastBackfilledJobs), BackfilledHetJobs: count(s.BfBackfilledHetJobs),
+		CallsByType: callsByType(s.RpcsByMessageType), CallsByUser: callsByUser(s.RpcsByUser),
 	}, rep, err
+}
+
+func schedule(s StatsMsg) slurm.Cycles {
+	e := s.ScheduleExit
+	return slurm.Cycles{
+		Count: count(s.ScheduleCycleTotal), Last: microseconds(s.ScheduleCycleLast), Mean: microseconds(s.ScheduleCycleMean),
+		Max: microseconds(s.ScheduleCycleMax), Sum: microseconds(s.ScheduleCycleSum),
+		Depth: slurm.Measure{Mean: count(s.ScheduleCycleMeanDepth), Sum: count(s.ScheduleCycleDepth)},
+		Queue: slurm.Measure{Last: count(s.ScheduleQueueLength)},
+		Ends: map[string]uint64{
+			"end_job_queue": count(e.EndJobQueue), "default_queue_depth": count(e.DefaultQueueDepth), "max_job_start": count(e.MaxJobStart),
+			"max_rpc_cnt": count(e.MaxRpcCnt), "max_sched_time": count(e.MaxSchedTime), "licenses": count(e.Licenses),
+		},
+	}
+}
+
+func backfill(s StatsMsg) slurm.Cycles {
+	e := s.BfExit
+	return slurm.Cycles{
+		Count: count(s.BfCycleCounter), Last: microseconds(s.BfCycleLast), Mean: microseconds(s.BfCycleMean),
+		Max: microseconds(s.BfCycleMax), Sum: microseconds(s.BfCycleSum),
+		Depth: slurm.Measure{Last: count(s.BfLastDepth), Mean: count(s.BfDepthMean), Sum: count(s.BfDepthSum)},
+		Tried: slurm.Measure{Last: count(s.BfLastDepthTry), Mean: count(s.BfDepthMeanTry), Sum: count(s.BfDepthTrySum)},
+		Queue: slurm.Measure{Last: count(s.BfQueueLen), Mean: count(s.BfQueueLenMean), Sum: count(s.BfQueueLenSum)},
+		Table: slurm.Measure{Last: count(s.BfTableSize), Mean: count(s.BfTableSizeMean), Sum: count(s.BfTableSizeSum)},
+		Ends: map[string]uint64{
+			"end_job_queue": count(e.EndJobQueue), "bf_max_job_start": count(e.BfMaxJobStart), "bf_max_job_test": count(e.BfMaxJobTest),
+			"bf_max_time": count(e.BfMaxTime), "bf_node_space_size": count(e.BfNodeSpaceSize), "state_changed": count(e.StateChanged),
+		},
+	}
+}
+
+// Slurm's documentation gives the times of calls in seconds; like sdiag's they are in microseconds.
+func callsByType(list []StatsMsgRpcType) []slurm.Calls {
+	var out []slurm.Calls
+	for _, r := range list {
+		out = append(out, slurm.Calls{Name: r.MessageType, Count: count(r.Count), Queued: count(r.Queued), Dropped: count(r.Dropped), Time: microseconds(r.TotalTime)})
+	}
+	return out
+}
+
+func callsByUser(list []StatsMsgRpcUser) []slurm.Calls {
+	var out []slurm.Calls
+	for _, r := range list {
+		out = append(out, slurm.Calls{Name: r.User, UserID: uint32(count(int64(r.UserId))), Count: count(r.Count), Time: microseconds(r.TotalTime)})
+	}
+	return out
 }
 
 // named refuses a thing that nobody could ask for again.

@@ -117,6 +117,27 @@ type AssocRecSet struct {
 	Qoslevel QosStringIdList `json:"qoslevel,omitempty,omitzero"`
 }
 
+// BfExitFields defines model for bf_exit_fields.
+type BfExitFields struct {
+	// BfMaxJobStart Reached number of jobs allowed to start
+	BfMaxJobStart int64 `json:"bf_max_job_start,omitempty,omitzero"`
+
+	// BfMaxJobTest Reached number of jobs allowed to be tested
+	BfMaxJobTest int64 `json:"bf_max_job_test,omitempty,omitzero"`
+
+	// BfMaxTime Reached maximum allowed scheduler time
+	BfMaxTime int64 `json:"bf_max_time,omitempty,omitzero"`
+
+	// BfNodeSpaceSize Reached table size limit
+	BfNodeSpaceSize int64 `json:"bf_node_space_size,omitempty,omitzero"`
+
+	// EndJobQueue Reached end of queue
+	EndJobQueue int64 `json:"end_job_queue,omitempty,omitzero"`
+
+	// StateChanged System state changed
+	StateChanged int64 `json:"state_changed,omitempty,omitzero"`
+}
+
 // ControllerPing defines model for controller_ping.
 type ControllerPing struct {
 	// Hostname Target for ping
@@ -771,6 +792,27 @@ type ReservationInfo struct {
 	Users string `json:"users,omitempty,omitzero"`
 }
 
+// ScheduleExitFields defines model for schedule_exit_fields.
+type ScheduleExitFields struct {
+	// DefaultQueueDepth Reached number of jobs allowed to be tested
+	DefaultQueueDepth int64 `json:"default_queue_depth,omitempty,omitzero"`
+
+	// EndJobQueue Reached end of queue
+	EndJobQueue int64 `json:"end_job_queue,omitempty,omitzero"`
+
+	// Licenses Blocked on licenses
+	Licenses int64 `json:"licenses,omitempty,omitzero"`
+
+	// MaxJobStart Reached number of jobs allowed to start
+	MaxJobStart int64 `json:"max_job_start,omitempty,omitzero"`
+
+	// MaxRpcCnt Reached RPC limit
+	MaxRpcCnt int64 `json:"max_rpc_cnt,omitempty,omitzero"`
+
+	// MaxSchedTime Reached maximum allowed scheduler time
+	MaxSchedTime int64 `json:"max_sched_time,omitempty,omitzero"`
+}
+
 // SlurmStepId defines model for slurm_step_id.
 type SlurmStepId struct {
 	// Sluid SLUID (Slurm Lexicographically-sortable Unique ID)
@@ -779,14 +821,26 @@ type SlurmStepId struct {
 
 // StatsMsg defines model for stats_msg.
 type StatsMsg struct {
+	// AgentCount Number of agent threads
+	AgentCount int64 `json:"agent_count,omitempty,omitzero"`
+
 	// AgentQueueSize Number of enqueued outgoing RPC requests in an internal retry list
 	AgentQueueSize int64 `json:"agent_queue_size,omitempty,omitzero"`
+
+	// AgentThreadCount Total number of active threads created by all agent threads
+	AgentThreadCount int64 `json:"agent_thread_count,omitempty,omitzero"`
 
 	// BfActive Backfill scheduler currently running
 	BfActive bool `json:"bf_active,omitempty,omitzero"`
 
+	// BfBackfilledHetJobs Number of heterogeneous job components started through backfilling since last Slurm start
+	BfBackfilledHetJobs int64 `json:"bf_backfilled_het_jobs,omitempty,omitzero"`
+
 	// BfBackfilledJobs Number of jobs started through backfilling since last slurm start
 	BfBackfilledJobs int64 `json:"bf_backfilled_jobs,omitempty,omitzero"`
+
+	// BfCycleCounter Number of backfill scheduling cycles since last reset
+	BfCycleCounter int64 `json:"bf_cycle_counter,omitempty,omitzero"`
 
 	// BfCycleLast Execution time in microseconds of last backfill scheduling cycle
 	BfCycleLast int64 `json:"bf_cycle_last,omitempty,omitzero"`
@@ -795,11 +849,58 @@ type StatsMsg struct {
 	BfCycleMax int64 `json:"bf_cycle_max,omitempty,omitzero"`
 
 	// BfCycleMean Mean time in microseconds of backfilling scheduling cycles since last reset
-	BfCycleMean     int64             `json:"bf_cycle_mean,omitempty,omitzero"`
+	BfCycleMean int64 `json:"bf_cycle_mean,omitempty,omitzero"`
+
+	// BfCycleSum Total time in microseconds of backfilling scheduling cycles since last reset
+	BfCycleSum int64 `json:"bf_cycle_sum,omitempty,omitzero"`
+
+	// BfDepthMean Mean number of eligible to run jobs processed during all backfilling scheduling cycles since last reset
+	BfDepthMean int64 `json:"bf_depth_mean,omitempty,omitzero"`
+
+	// BfDepthMeanTry The subset of Depth Mean that the backfill scheduler attempted to schedule
+	BfDepthMeanTry int64 `json:"bf_depth_mean_try,omitempty,omitzero"`
+
+	// BfDepthSum Total number of jobs processed during all backfilling scheduling cycles since last reset
+	BfDepthSum int64 `json:"bf_depth_sum,omitempty,omitzero"`
+
+	// BfDepthTrySum Subset of bf_depth_sum that the backfill scheduler attempted to schedule
+	BfDepthTrySum int64        `json:"bf_depth_try_sum,omitempty,omitzero"`
+	BfExit        BfExitFields `json:"bf_exit,omitempty,omitzero"`
+
+	// BfLastBackfilledJobs Number of jobs started through backfilling since last reset
+	BfLastBackfilledJobs int64 `json:"bf_last_backfilled_jobs,omitempty,omitzero"`
+
+	// BfLastDepth Number of processed jobs during last backfilling scheduling cycle
+	BfLastDepth int64 `json:"bf_last_depth,omitempty,omitzero"`
+
+	// BfLastDepthTry Number of processed jobs during last backfilling scheduling cycle that had a chance to start using available resources
+	BfLastDepthTry int64 `json:"bf_last_depth_try,omitempty,omitzero"`
+
+	// BfQueueLen Number of jobs pending to be processed by backfilling algorithm
+	BfQueueLen int64 `json:"bf_queue_len,omitempty,omitzero"`
+
+	// BfQueueLenMean Mean number of jobs pending to be processed by backfilling algorithm
+	BfQueueLenMean int64 `json:"bf_queue_len_mean,omitempty,omitzero"`
+
+	// BfQueueLenSum Total number of jobs pending to be processed by backfilling algorithm since last reset
+	BfQueueLenSum int64 `json:"bf_queue_len_sum,omitempty,omitzero"`
+
+	// BfTableSize Number of different time slots tested by the backfill scheduler in its last iteration
+	BfTableSize int64 `json:"bf_table_size,omitempty,omitzero"`
+
+	// BfTableSizeMean Mean number of different time slots tested by the backfill scheduler
+	BfTableSizeMean int64 `json:"bf_table_size_mean,omitempty,omitzero"`
+
+	// BfTableSizeSum Total number of different time slots tested by the backfill scheduler
+	BfTableSizeSum  int64             `json:"bf_table_size_sum,omitempty,omitzero"`
 	BfWhenLastCycle Uint64NoValStruct `json:"bf_when_last_cycle,omitempty,omitzero"`
 
 	// DbdAgentQueueSize Number of messages for SlurmDBD that are queued
 	DbdAgentQueueSize int64 `json:"dbd_agent_queue_size,omitempty,omitzero"`
+
+	// GettimeofdayLatency Latency of 1000 calls to the gettimeofday() syscall in microseconds, as measured at controller startup
+	GettimeofdayLatency int64             `json:"gettimeofday_latency,omitempty,omitzero"`
+	JobStatesTs         Uint64NoValStruct `json:"job_states_ts,omitempty,omitzero"`
 
 	// JobsCanceled Number of jobs canceled since the last reset
 	JobsCanceled int64 `json:"jobs_canceled,omitempty,omitzero"`
@@ -824,6 +925,15 @@ type StatsMsg struct {
 	ReqTime       Uint64NoValStruct `json:"req_time,omitempty,omitzero"`
 	ReqTimeStart  Uint64NoValStruct `json:"req_time_start,omitempty,omitzero"`
 
+	// RpcsByMessageType RPCs by type
+	RpcsByMessageType StatsMsgRpcsByType `json:"rpcs_by_message_type,omitempty,omitzero"`
+
+	// RpcsByUser RPCs by user
+	RpcsByUser StatsMsgRpcsByUser `json:"rpcs_by_user,omitempty,omitzero"`
+
+	// ScheduleCycleDepth Total number of jobs processed in scheduling cycles
+	ScheduleCycleDepth int64 `json:"schedule_cycle_depth,omitempty,omitzero"`
+
 	// ScheduleCycleLast Time in microseconds for last scheduling cycle
 	ScheduleCycleLast int64 `json:"schedule_cycle_last,omitempty,omitzero"`
 
@@ -833,12 +943,61 @@ type StatsMsg struct {
 	// ScheduleCycleMean Mean time in microseconds for all scheduling cycles since last reset
 	ScheduleCycleMean int64 `json:"schedule_cycle_mean,omitempty,omitzero"`
 
+	// ScheduleCycleMeanDepth Mean of the number of jobs processed in a scheduling cycle
+	ScheduleCycleMeanDepth int64 `json:"schedule_cycle_mean_depth,omitempty,omitzero"`
+
+	// ScheduleCycleSum Total run time in microseconds for all scheduling cycles since last reset
+	ScheduleCycleSum int64 `json:"schedule_cycle_sum,omitempty,omitzero"`
+
+	// ScheduleCycleTotal Number of scheduling cycles since last reset
+	ScheduleCycleTotal int64              `json:"schedule_cycle_total,omitempty,omitzero"`
+	ScheduleExit       ScheduleExitFields `json:"schedule_exit,omitempty,omitzero"`
+
 	// ScheduleQueueLength Number of jobs pending in queue
 	ScheduleQueueLength int64 `json:"schedule_queue_length,omitempty,omitzero"`
 
 	// ServerThreadCount Number of current active slurmctld threads
 	ServerThreadCount int64 `json:"server_thread_count,omitempty,omitzero"`
 }
+
+// StatsMsgRpcType defines model for stats_msg_rpc_type.
+type StatsMsgRpcType struct {
+	// Count Number of RPCs received
+	Count int64 `json:"count,omitempty,omitzero"`
+
+	// Dropped Number of RPCs dropped
+	Dropped int64 `json:"dropped,omitempty,omitzero"`
+
+	// MessageType Message type as string (Slurm RPC message type)
+	MessageType string `json:"message_type,omitempty,omitzero"`
+
+	// Queued Number of RPCs queued
+	Queued int64 `json:"queued,omitempty,omitzero"`
+
+	// TotalTime Total time spent processing RPC in seconds
+	TotalTime int64 `json:"total_time,omitempty,omitzero"`
+}
+
+// StatsMsgRpcUser defines model for stats_msg_rpc_user.
+type StatsMsgRpcUser struct {
+	// Count Number of RPCs received
+	Count int64 `json:"count,omitempty,omitzero"`
+
+	// TotalTime Total time spent processing RPC in seconds
+	TotalTime int64 `json:"total_time,omitempty,omitzero"`
+
+	// User User name
+	User string `json:"user,omitempty,omitzero"`
+
+	// UserId User ID (numeric)
+	UserId int64 `json:"user_id,omitempty,omitzero"`
+}
+
+// StatsMsgRpcsByType RPCs by type
+type StatsMsgRpcsByType = []StatsMsgRpcType
+
+// StatsMsgRpcsByUser RPCs by user
+type StatsMsgRpcsByUser = []StatsMsgRpcUser
 
 // StringArray defines model for string_array.
 type StringArray = dialect.Strings
