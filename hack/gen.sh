@@ -13,7 +13,7 @@ tool controller-gen object paths=./api/... crd output:crd:dir=config/crd
 go generate ./slurm/rest/...
 
 # RBAC of the bridge's programs, from the markers beside their main functions.
-for program in bridge bridge-scheduler; do
+for program in bridge bridge-scheduler bridge-admission; do
     tool controller-gen rbac:roleName="slurm-$program" paths="./cmd/$program/..." output:rbac:dir="config/rbac/$program"
 done
 

@@ -137,6 +137,44 @@ const (
 	BridgeReasonPrefix = "slurm-bridge: "
 )
 
+// Names with which the bridge tells a pod about its job. Whoever starts a container finds
+// them by the downward API, and admission gives containers variables that do.
+const (
+	// AnnotationEnvironment on a pod, or on a Namespace for the pods in it that have none, is
+	// a comma list of what containers are told by environment variables: threads, slurm,
+	// peers, ranks, all or none.
+	AnnotationEnvironment = "slinky.slurm.net/environment"
+
+	// AnnotationNodeList holds the job's Slurm nodes, as "w[1-2]".
+	AnnotationNodeList = "slinky.slurm.net/slurm-nodelist"
+	// AnnotationNodeCount holds the number of the job's nodes.
+	AnnotationNodeCount = "slinky.slurm.net/slurm-nnodes"
+	// AnnotationNodeID holds the number of the pod's node among the job's, from 0.
+	AnnotationNodeID = "slinky.slurm.net/slurm-nodeid"
+	// AnnotationNodeName holds the Slurm name of the pod's node.
+	AnnotationNodeName = "slinky.slurm.net/slurmd-nodename"
+	// AnnotationRank holds the number of the pod among the job's, from 0.
+	AnnotationRank = "slinky.slurm.net/slurm-procid"
+	// AnnotationSize holds the number of the job's pods.
+	AnnotationSize = "slinky.slurm.net/slurm-ntasks"
+	// AnnotationLocalRank holds the number of the pod among the job's pods on its node, from 0.
+	AnnotationLocalRank = "slinky.slurm.net/slurm-localid"
+	// AnnotationPeers is a comma list of the names of the job's pods by rank: DNS names where the pods have such.
+	AnnotationPeers = "slinky.slurm.net/slurm-peers"
+	// AnnotationFirstPeer holds the first of AnnotationPeers.
+	AnnotationFirstPeer = "slinky.slurm.net/slurm-first-peer"
+)
+
+// Policy of the bridge: prefixes of annotations on a Namespace, before the name of a job
+// annotation, as in "slurmjob-allowed.slinky.slurm.net/account: physics,chemistry".
+const (
+	// PolicyAllowedPrefix is before what the namespace's jobs may ask for: a comma list, "*" for
+	// all, "" for nothing; of timelimit and priority it is the greatest value.
+	PolicyAllowedPrefix = "slurmjob-allowed.slinky.slurm.net/"
+	// PolicyDefaultPrefix is before what jobs get that don't ask.
+	PolicyDefaultPrefix = "slurmjob-default.slinky.slurm.net/"
+)
+
 // Job annotations of the bridge, on a pod or on the object that owns its group.
 const (
 	JobAnnotationPrefix = "slurmjob.slinky.slurm.net/"
@@ -288,4 +326,8 @@ const (
 	WebhookLease = "slurm-operator-webhook"
 	// WebhookFieldOwner owns the fields that the webhook applies.
 	WebhookFieldOwner = "slurm-operator-webhook"
+	// AdmissionLease is shared with the published admission of the bridge.
+	AdmissionLease = "a1f3cd42.slinky.slurm.net"
+	// AdmissionFieldOwner owns the fields that the bridge's admission applies.
+	AdmissionFieldOwner = "slurm-bridge-admission"
 )

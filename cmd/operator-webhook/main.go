@@ -26,6 +26,7 @@ import (
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
+	"github.com/slinky-hpc/slinky/internal/act/servingcert"
 	"github.com/slinky-hpc/slinky/internal/operator"
 	"github.com/slinky-hpc/slinky/internal/operator/webhook"
 )
@@ -107,11 +108,11 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return fmt.Errorf("connect to Kubernetes: %w", err)
 	}
-	var certificate *webhook.Certificate
+	var certificate *servingcert.Certificate
 	if o.certSecret != "" {
-		certificate = &webhook.Certificate{
+		certificate = &servingcert.Certificate{
 			Kube: direct, Secret: types.NamespacedName{Namespace: o.namespace, Name: o.certSecret},
-			Service: o.service, Configuration: o.configuration,
+			Service: o.service, Configuration: o.configuration, Owner: v1beta1.WebhookFieldOwner,
 		}
 	}
 	server, err := o.server(certificate)
@@ -130,7 +131,7 @@ func run(ctx context.Context, args []string) error {
 	webhook.Register(server, direct, scheme)
 	err = errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("serving", server.StartedChecker()), mgr.Add(server))
 	if certificate != nil {
-		err = errors.Join(err, mgr.Add(certificate), mgr.Add(webhook.Keeper{Certificate: certificate}), mgr.AddReadyzCheck("certificate", certificate.Ready))
+		err = errors.Join(err, mgr.Add(certificate), mgr.Add(servingcert.Keeper{Certificate: certificate}), mgr.AddReadyzCheck("certificate", certificate.Ready))
 	}
 	if err != nil {
 		return fmt.Errorf("set up: %w", err)
@@ -138,7 +139,7 @@ func run(ctx context.Context, args []string) error {
 	return mgr.Start(ctx)
 }
 
-func (o *options) server(certificate *webhook.Certificate) (ctrlwebhook.Server, error) {
+func (o *options) server(certificate *servingcert.Certificate) (ctrlwebhook.Server, error) {
 	host, port, err := net.SplitHostPort(o.serverAddr)
 	if err != nil {
 		return nil, fmt.Errorf("--server-addr: %w", err)

@@ -66,7 +66,7 @@ func recipes() []recipe {
 			programs: []string{"./cmd/slurm-container"}, files: []string{"images/slurm-container/spank_container.c"},
 		},
 		container("slurmd"), container("login"),
-		program("operator"), program("operator-webhook"), program("bridge-scheduler"), program("bridge"), program("slinky"),
+		program("operator"), program("operator-webhook"), program("bridge-scheduler"), program("bridge"), program("bridge-admission"), program("slinky"),
 	}
 }
 

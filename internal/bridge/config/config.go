@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/slinky-hpc/slinky/internal/plan/environment"
 )
 
 // DefaultPath is where the configuration file is mounted.
@@ -34,7 +36,26 @@ type Config struct {
 	// ManagedNodeTaint is the effect of the taint on managed nodes: NoExecute (the
 	// default), NoSchedule, or None for no taint, where nodes also serve other pods.
 	ManagedNodeTaint string `json:"managedNodeTaint"`
+	// Policy tells what a job may ask for where no rule says it: Open, the default and the
+	// published behaviour, for whatever the pod says; Restricted for nothing that isn't the
+	// administrator's to give: users, accounts, partitions, priorities and the like.
+	Policy string `json:"policy"`
+	// PolicyConfigMap names a ConfigMap with rules, in the namespace of the bridge.
+	PolicyConfigMap string `json:"policyConfigMap"`
+	// Environment lists what pods are told by environment variables where they and their
+	// namespace don't say it: threads, slurm, peers, ranks, or none. It is "threads,slurm" by default.
+	Environment string `json:"environment"`
 }
+
+// Values of Policy.
+const (
+	PolicyOpen       = "Open"
+	PolicyRestricted = "Restricted"
+)
+
+// defaultEnvironment is what changes no program that doesn't look for it, and spares
+// the others as many threads as the machine has CPUs.
+const defaultEnvironment = "threads,slurm"
 
 // TaintNone as ManagedNodeTaint leaves nodes without the bridge's taint.
 const TaintNone = "None"
@@ -67,7 +88,7 @@ func Parse(text []byte) (Config, error) {
 	if err := dec.Decode(&c); err != nil {
 		if key, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 			return c, fmt.Errorf("unknown key %s; known are schedulerName, slurmRestApi, partition, mcsLabel, "+
-				"managedNamespaces, managedNamespaceSelector and managedNodeTaint", key)
+				"managedNamespaces, managedNamespaceSelector, managedNodeTaint, policy, policyConfigMap and environment", key)
 		}
 		return c, err
 	}
@@ -76,6 +97,12 @@ func Parse(text []byte) (Config, error) {
 	}
 	if c.ManagedNodeTaint == "" {
 		c.ManagedNodeTaint = string(corev1.TaintEffectNoExecute)
+	}
+	if c.Policy == "" {
+		c.Policy = PolicyOpen
+	}
+	if c.Environment == "" {
+		c.Environment = defaultEnvironment
 	}
 	return c, c.check()
 }
@@ -89,6 +116,12 @@ func (c Config) check() error {
 	case string(corev1.TaintEffectNoExecute), string(corev1.TaintEffectNoSchedule), TaintNone:
 	default:
 		errs = append(errs, fmt.Errorf("managedNodeTaint is %q, not NoExecute, NoSchedule or None", c.ManagedNodeTaint))
+	}
+	if c.Policy != PolicyOpen && c.Policy != PolicyRestricted {
+		errs = append(errs, fmt.Errorf("policy is %q, not %s or %s", c.Policy, PolicyOpen, PolicyRestricted))
+	}
+	if _, err := environment.Parse(c.Environment); err != nil {
+		errs = append(errs, fmt.Errorf("environment: %w", err))
 	}
 	if _, err := metav1.LabelSelectorAsSelector(c.ManagedNamespaceSelector); err != nil {
 		errs = append(errs, fmt.Errorf("managedNamespaceSelector: %w", err))

@@ -24,9 +24,18 @@ partition: slurm-bridge
 `, Config{
 			SchedulerName: "slurm-bridge-scheduler", SlurmRestAPI: "http://slurm-restapi.slurm:6820", Partition: "slurm-bridge", MCSLabel: "kubernetes",
 			ManagedNamespaces: []string{"a", "b"}, ManagedNamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"slurm": "yes"}},
-			ManagedNodeTaint: "NoExecute",
+			ManagedNodeTaint: "NoExecute", Policy: "Open", Environment: "threads,slurm",
 		}},
-		"other case, defaults": {"SLURMRESTAPI: https://x", Config{SchedulerName: "slurm-bridge-scheduler", SlurmRestAPI: "https://x", ManagedNodeTaint: "NoExecute"}},
+		"policy": {`
+slurmRestApi: http://x
+policy: Restricted
+policyConfigMap: slurm-bridge-policy
+environment: none
+`, Config{
+			SchedulerName: "slurm-bridge-scheduler", SlurmRestAPI: "http://x", ManagedNodeTaint: "NoExecute",
+			Policy: "Restricted", PolicyConfigMap: "slurm-bridge-policy", Environment: "none",
+		}},
+		"other case, defaults": {"SLURMRESTAPI: https://x", Config{SchedulerName: "slurm-bridge-scheduler", SlurmRestAPI: "https://x", ManagedNodeTaint: "NoExecute", Policy: "Open", Environment: "threads,slurm"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Parse([]byte(c.text))
@@ -46,6 +55,8 @@ func TestParseRefuses(t *testing.T) {
 		"no URL":        {"partition: p", `slurmRestApi is "", not a URL such as http://slurm-restapi.slurm:6820`},
 		"no scheme":     {"slurmRestApi: host:6820", `slurmRestApi is "host:6820", not a URL`},
 		"bad effect":    {"slurmRestApi: http://x\nmanagedNodeTaint: Maybe", `managedNodeTaint is "Maybe", not NoExecute, NoSchedule or None`},
+		"bad policy":    {"slurmRestApi: http://x\npolicy: closed", `policy is "closed", not Open or Restricted`},
+		"bad group":     {"slurmRestApi: http://x\nenvironment: treads", `environment: "treads" is none of threads, slurm, peers, ranks, all and none`},
 		"twice":         {"partition: a\npartition: b", "not valid YAML"},
 		"wrong type":    {"managedNamespaces: a", "managedNamespaces"},
 		"not a mapping": {"- a", "cannot unmarshal array"},

@@ -86,7 +86,15 @@ func timeLimit(s Settings, g Group) slurm.Number {
 	if s.TimeLimit.Set || g.DeadlineSeconds <= 0 {
 		return s.TimeLimit
 	}
-	return slurm.NumberOf(uint64((g.DeadlineSeconds-1)/60 + 1))
+	return slurm.NumberOf(Minutes(g.DeadlineSeconds))
+}
+
+// Minutes returns a deadline in the unit of time limits, rounded up; 0 for none.
+func Minutes(deadlineSeconds int64) uint64 {
+	if deadlineSeconds <= 0 {
+		return 0
+	}
+	return uint64((deadlineSeconds-1)/60 + 1)
 }
 
 // Rejoined returns the admin comment of a job after pods took the places that others left.

@@ -1,4 +1,7 @@
-package webhook
+// Package servingcert keeps the certificate of a program that the API server calls, where
+// no other part of the cluster does: an authority that stays, certificates that are
+// renewed in time, and webhook configurations that trust them.
+package servingcert
 
 import (
 	"bytes"
@@ -14,13 +17,12 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/slinky-hpc/slinky/api/v1beta1"
 )
 
 // lookAgain is how long a lost Secret or a lost caBundle stays unnoticed at most.
@@ -37,6 +39,8 @@ type Certificate struct {
 	Service string
 	// Configuration is the name of the webhook configurations.
 	Configuration string
+	// Owner is the name of the program: of its authority, and of its fields in the configurations.
+	Owner string
 
 	held atomic.Pointer[tls.Certificate]
 }
@@ -115,12 +119,14 @@ func (c *Certificate) Keep(ctx context.Context, now time.Time) error {
 		return err
 	}
 	var live corev1.Secret
-	found, err := reader{c.Kube}.get(ctx, c.Secret.Namespace, c.Secret.Name, &live)
+	found, err := c.get(ctx, c.Secret, &live)
 	if err != nil {
 		return err
 	}
 	host := c.Service + "." + c.Secret.Namespace
-	data, err := renew(live.Data, []string{host + ".svc", host, host + ".svc.cluster.local"}, trusted, now)
+	data, err := renewal{
+		owner: c.Owner, hosts: []string{host + ".svc", host, host + ".svc.cluster.local"}, trusted: trusted, now: now,
+	}.renew(live.Data)
 	if err != nil {
 		return err
 	}
@@ -148,7 +154,7 @@ func (c *Certificate) Keep(ctx context.Context, now time.Time) error {
 // configurations are those that exist.
 func (c *Certificate) configurations(ctx context.Context) (out []client.Object, err error) {
 	for _, o := range []client.Object{&admissionv1.ValidatingWebhookConfiguration{}, &admissionv1.MutatingWebhookConfiguration{}} {
-		found, err := reader{c.Kube}.get(ctx, "", c.Configuration, o)
+		found, err := c.get(ctx, types.NamespacedName{Name: c.Configuration}, o)
 		if err != nil {
 			return nil, err
 		}
@@ -225,10 +231,22 @@ func (c *Certificate) inject(ctx context.Context, authorities []byte) error {
 			"apiVersion": admissionv1.SchemeGroupVersion.String(), "kind": kind,
 			"metadata": map[string]any{"name": c.Configuration, "uid": string(o.GetUID())}, "webhooks": webhooks,
 		}}
-		err := c.Kube.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(v1beta1.WebhookFieldOwner), client.ForceOwnership)
+		err := c.Kube.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(c.Owner), client.ForceOwnership)
 		if err != nil {
 			return fmt.Errorf("write the authority into %s %s: %w", kind, c.Configuration, err)
 		}
 	}
 	return nil
+}
+
+// get tells whether an object exists.
+func (c *Certificate) get(ctx context.Context, name types.NamespacedName, out client.Object) (bool, error) {
+	err := c.Kube.Get(ctx, name, out)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read %T %s: %w", out, name, err)
+	}
+	return true, nil
 }

@@ -1,4 +1,4 @@
-package webhook
+package servingcert
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ func clock() time.Time { return time.Date(2031, 5, 1, 0, 0, 0, 0, time.UTC) }
 
 func renewed(t *testing.T, data map[string][]byte, trusted []byte, now time.Time) map[string][]byte {
 	t.Helper()
-	out, err := renew(data, hosts(), trusted, now)
+	out, err := renewal{owner: "webhook", hosts: hosts(), trusted: trusted, now: now}.renew(data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestRenewMends(t *testing.T) {
 		})
 	}
 	t.Run("another Service", func(t *testing.T) {
-		moved, err := renew(good, []string{"other.slinky.svc"}, good[fileAuthority], clock())
+		moved, err := renewal{owner: "webhook", hosts: []string{"other.slinky.svc"}, trusted: good[fileAuthority], now: clock()}.renew(good)
 		if err != nil {
 			t.Fatal(err)
 		}

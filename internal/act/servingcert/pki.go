@@ -1,4 +1,4 @@
-package webhook
+package servingcert
 
 import (
 	"bytes"
@@ -31,18 +31,25 @@ const (
 	overlap = 2 * certificateLife
 	// tolerance covers clocks that are behind.
 	tolerance = 5 * time.Minute
-
-	authorityName = "slurm-operator-webhook"
 )
 
+// renewal is what a certificate is renewed for.
+type renewal struct {
+	owner string
+	hosts []string
+	// trusted is what API servers take certificates of.
+	trusted []byte
+	now     time.Time
+}
+
 // renew returns what the Secret should hold now. An authority that is good is kept, and so is
-// a certificate. trusted is what API servers take certificates of: a certificate of a new
-// authority is only made once they know it, so that none is ever refused.
-func renew(data map[string][]byte, hosts []string, trusted []byte, now time.Time) (map[string][]byte, error) {
-	authorities := current(parseCertificates(data[fileAuthority]), now)
+// a certificate. A certificate of a new authority is only made once API servers trust it, so
+// that none is ever refused.
+func (r renewal) renew(data map[string][]byte) (map[string][]byte, error) {
+	authorities := current(parseCertificates(data[fileAuthority]), r.now)
 	key, keyErr := parseKey(data[fileAuthorityKey])
-	if len(authorities) == 0 || keyErr != nil || !belongs(key, authorities[0]) || authorities[0].NotAfter.Sub(now) < overlap {
-		made, madeKey, err := newAuthority(now)
+	if len(authorities) == 0 || keyErr != nil || !belongs(key, authorities[0]) || authorities[0].NotAfter.Sub(r.now) < overlap {
+		made, madeKey, err := r.newAuthority()
 		if err != nil {
 			return nil, err
 		}
@@ -50,8 +57,8 @@ func renew(data map[string][]byte, hosts []string, trusted []byte, now time.Time
 		authorities = append([]*x509.Certificate{made}, authorities...)
 	}
 	// An authority whose Secret was lost stays trusted until its certificates are gone.
-	for _, c := range current(parseCertificates(trusted), now) {
-		if c.Subject.CommonName == authorityName && !slices.ContainsFunc(authorities, c.Equal) {
+	for _, c := range current(parseCertificates(r.trusted), r.now) {
+		if c.Subject.CommonName == r.owner && !slices.ContainsFunc(authorities, c.Equal) {
 			authorities = append(authorities, c)
 		}
 	}
@@ -60,26 +67,26 @@ func renew(data map[string][]byte, hosts []string, trusted []byte, now time.Time
 	if out[fileAuthorityKey], err = encodeKey(key); err != nil {
 		return nil, err
 	}
-	if usable(data, hosts, authorities, trusted, now) {
+	if r.usable(data, authorities) {
 		return out, nil
 	}
-	out[fileCertificate], out[fileKey], err = newCertificate(authorities[0], key, hosts, now)
+	out[fileCertificate], out[fileKey], err = r.newCertificate(authorities[0], key)
 	return out, err
 }
 
 // usable tells whether the certificate can stay.
-func usable(data map[string][]byte, hosts []string, authorities []*x509.Certificate, trusted []byte, now time.Time) bool {
+func (r renewal) usable(data map[string][]byte, authorities []*x509.Certificate) bool {
 	if _, err := tls.X509KeyPair(data[fileCertificate], data[fileKey]); err != nil {
 		return false
 	}
 	chain := parseCertificates(data[fileCertificate])
-	if len(chain) == 0 || !slices.Equal(chain[0].DNSNames, hosts) || now.Before(chain[0].NotBefore) || chain[0].NotAfter.Sub(now) < certificateLife/3 {
+	if len(chain) == 0 || !slices.Equal(chain[0].DNSNames, r.hosts) || r.now.Before(chain[0].NotBefore) || chain[0].NotAfter.Sub(r.now) < certificateLife/3 {
 		return false
 	}
 	if chain[0].CheckSignatureFrom(authorities[0]) == nil {
 		return true
 	}
-	known := slices.ContainsFunc(parseCertificates(trusted), authorities[0].Equal)
+	known := slices.ContainsFunc(parseCertificates(r.trusted), authorities[0].Equal)
 	return !known && slices.ContainsFunc(authorities, func(a *x509.Certificate) bool { return chain[0].CheckSignatureFrom(a) == nil })
 }
 
@@ -87,28 +94,28 @@ func current(all []*x509.Certificate, now time.Time) []*x509.Certificate {
 	return slices.DeleteFunc(all, func(c *x509.Certificate) bool { return now.After(c.NotAfter) || !c.IsCA })
 }
 
-func newAuthority(now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+func (r renewal) newAuthority() (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a key: %w", err)
 	}
 	c := &x509.Certificate{
-		Subject: pkix.Name{CommonName: authorityName}, IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
-		NotBefore: now.Add(-tolerance), NotAfter: now.Add(authorityLife),
+		Subject: pkix.Name{CommonName: r.owner}, IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
+		NotBefore: r.now.Add(-tolerance), NotAfter: r.now.Add(authorityLife),
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
 	made, err := sign(c, c, key, key)
 	return made, key, err
 }
 
-func newCertificate(authority *x509.Certificate, authorityKey *ecdsa.PrivateKey, hosts []string, now time.Time) (certificate, key []byte, err error) {
+func (r renewal) newCertificate(authority *x509.Certificate, authorityKey *ecdsa.PrivateKey) (certificate, key []byte, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a key: %w", err)
 	}
 	c := &x509.Certificate{
-		Subject: pkix.Name{CommonName: authorityName}, DNSNames: hosts,
-		NotBefore: now.Add(-tolerance), NotAfter: now.Add(certificateLife),
+		Subject: pkix.Name{CommonName: r.owner}, DNSNames: r.hosts,
+		NotBefore: r.now.Add(-tolerance), NotAfter: r.now.Add(certificateLife),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	made, err := sign(c, authority, private, authorityKey)
