@@ -126,6 +126,23 @@ func (s *Server) Bind(t testing.TB, namespace, serviceAccount, clusterRole strin
 	}
 }
 
+// BindRole gives a service account the rights of a role in its namespace, as the charts do.
+func (s *Server) BindRole(t testing.TB, namespace, serviceAccount, role string) {
+	t.Helper()
+	c, err := client.New(s.Config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: role + "-" + serviceAccount},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: serviceAccount}},
+	}
+	if err := c.Create(t.Context(), binding); err != nil {
+		t.Fatalf("let %s/%s do what %s may: %v", namespace, serviceAccount, role, err)
+	}
+}
+
 // Apply applies the manifests in a file of the repository, as an administrator.
 func (s *Server) Apply(t testing.TB, file ...string) {
 	t.Helper()

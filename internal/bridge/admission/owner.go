@@ -2,7 +2,6 @@ package admission
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -46,7 +45,7 @@ func (h handler) validateOwner(ctx context.Context, req webhook.Request) webhook
 // ownerOf reads an object of any kind that speaks for pods.
 func ownerOf(raw []byte) (adopt.Owner, error) {
 	u := &unstructured.Unstructured{}
-	if err := json.Unmarshal(raw, &u.Object); err != nil {
+	if err := u.UnmarshalJSON(raw); err != nil {
 		return adopt.Owner{}, fmt.Errorf("read the object: %w", err)
 	}
 	o := adopt.Owner{

@@ -1,7 +1,6 @@
 package adopt
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,17 +25,10 @@ func (v *Verdict) refuse(format string, args ...any) {
 	v.Refusals = append(v.Refusals, fmt.Sprintf(format, args...))
 }
 
-// refuseAll adds each sentence of an error.
+// refuseAll adds each sentence of an error; several are on a line each.
 func (v *Verdict) refuseAll(err error) {
-	var many interface{ Unwrap() []error }
-	switch {
-	case err == nil:
-	case errors.As(err, &many):
-		for _, e := range many.Unwrap() {
-			v.refuseAll(e)
-		}
-	default:
-		v.Refusals = append(v.Refusals, err.Error())
+	if err != nil {
+		v.Refusals = append(v.Refusals, strings.Split(err.Error(), "\n")...)
 	}
 }
 

@@ -92,7 +92,8 @@ func (r Rules) fallback(suffix string) string {
 // with the rule and where it stands. Deadline is how many seconds the workload may run, 0 for no limit.
 func (r Rules) Check(annotations map[string]string, deadline int64) error {
 	if r.broken != nil {
-		return fmt.Errorf("no job of namespace %s may be sent to Slurm until an administrator mends its rules: %w", r.namespace, r.broken)
+		return fmt.Errorf("no job of namespace %s may be sent to Slurm until an administrator mends its rules: %s",
+			r.namespace, strings.ReplaceAll(r.broken.Error(), "\n", "; "))
 	}
 	// What can't be read is refused by others.
 	s, _ := workload.ParseAnnotations(annotations)
