@@ -185,6 +185,8 @@ const (
 	AnnotationConstraints = JobAnnotationPrefix + "constraints"
 	AnnotationCPUPerTask  = JobAnnotationPrefix + "cpu-per-task"
 	AnnotationExclusive   = JobAnnotationPrefix + "exclusive"
+	// AnnotationGangSize, on the owner of a gang of a configured kind, is how many pods start together.
+	AnnotationGangSize    = JobAnnotationPrefix + "gang-size"
 	AnnotationGRES        = JobAnnotationPrefix + "gres"
 	AnnotationGroupID     = JobAnnotationPrefix + "group-id"
 	AnnotationJobName     = JobAnnotationPrefix + "job-name"

@@ -45,6 +45,8 @@ type Config struct {
 	// Environment lists what pods are told by environment variables where they and their
 	// namespace don't say it: threads, slurm, peers, ranks, or none. It is "threads,slurm" by default.
 	Environment string `json:"environment"`
+	// OwnerKinds are further kinds of objects above pods whose job annotations count.
+	OwnerKinds []OwnerKind `json:"ownerKinds"`
 }
 
 // Values of Policy.
@@ -88,7 +90,7 @@ func Parse(text []byte) (Config, error) {
 	if err := dec.Decode(&c); err != nil {
 		if key, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 			return c, fmt.Errorf("unknown key %s; known are schedulerName, slurmRestApi, partition, mcsLabel, "+
-				"managedNamespaces, managedNamespaceSelector, managedNodeTaint, policy, policyConfigMap and environment", key)
+				"managedNamespaces, managedNamespaceSelector, managedNodeTaint, policy, policyConfigMap, environment and ownerKinds", key)
 		}
 		return c, err
 	}
@@ -122,6 +124,11 @@ func (c Config) check() error {
 	}
 	if _, err := environment.Parse(c.Environment); err != nil {
 		errs = append(errs, fmt.Errorf("environment: %w", err))
+	}
+	for i, k := range c.OwnerKinds {
+		if err := k.check(); err != nil {
+			errs = append(errs, fmt.Errorf("ownerKinds[%d]: %w", i, err))
+		}
 	}
 	if _, err := metav1.LabelSelectorAsSelector(c.ManagedNamespaceSelector); err != nil {
 		errs = append(errs, fmt.Errorf("managedNamespaceSelector: %w", err))

@@ -130,4 +130,8 @@ func (x *Index) All() []slurm.Job {
 
 func byID(a, b slurm.Job) int { return cmp.Compare(a.ID, b.ID) }
 
-func uids(m workload.Mark) []types.UID { return append([]types.UID{m.Workload}, m.Pods...) }
+// uids are the UIDs that a job carries. A place that is kept for a pod to come has none.
+func uids(m workload.Mark) []types.UID {
+	all := append([]types.UID{m.Workload}, m.Pods...)
+	return slices.DeleteFunc(all, func(uid types.UID) bool { return uid == "" })
+}

@@ -29,18 +29,25 @@ const (
 	reasonNoPlace   = "CannotPlace"
 	reasonAllocated = "Allocated"
 	reasonIgnored   = "IgnoredAnnotations"
+	reasonAlone     = "TakenAlone"
 )
 
 func (s *Submitter) act(ctx context.Context, o workload.Observed, step workload.Step) (time.Duration, error) {
 	switch step.Kind {
 	case workload.StepWait:
-		return s.hold(ctx, step.Pods, held{reason: reasonMembers, text: step.Reason})
+		again, err := s.hold(ctx, step.Pods, held{reason: reasonMembers, text: step.Reason})
+		if o.Group.UID == "" && again == 0 {
+			again = ownerTTL // no event tells of every kind of owner
+		}
+		return again, err
 	case workload.StepQueued:
 		return s.hold(ctx, step.Pods, held{reason: reasonQueued, text: explain.Waiting(step.Job, s.Now())})
 	case workload.StepCancel:
 		return 0, s.cancel(ctx, o.Group.Key, step)
 	case workload.StepRejoin:
 		return 0, s.rejoin(ctx, step)
+	case workload.StepUpdate:
+		return s.update(ctx, o, step)
 	case workload.StepPlace:
 		return s.place(ctx, step)
 	case workload.StepSubmit:
@@ -85,7 +92,7 @@ func (s *Submitter) submit(ctx context.Context, o workload.Observed, pods []*cor
 		_, err := s.hold(ctx, pods, held{reason: reasonEnded, text: text, warn: true})
 		return wait, err
 	}
-	req, why, err := s.request(o.Group, pods)
+	reqs, why, err := s.requests(o.Group, append(slices.Clone(pods), o.Group.Reserved...))
 	s.setBlocked(key, why.reason == reasonNoNode)
 	switch {
 	case err != nil:
@@ -96,7 +103,12 @@ func (s *Submitter) submit(ctx context.Context, o workload.Observed, pods []*cor
 	case why.reason != "":
 		return s.hold(ctx, pods, why)
 	}
-	id, err := s.ask(ctx, req)
+	id, err := s.ask(ctx, reqs)
+	if len(reqs) > 1 && errors.Is(err, slurm.ErrInvalid) {
+		// Before 26.05, Slurm takes no external job of several components.
+		klog.FromContext(ctx).Info("Slurm refuses a heterogeneous job; ask for the greatest need on all nodes", "workload", key.String(), "why", err.Error())
+		id, reqs, err = s.askAlike(ctx, o.Group, append(slices.Clone(pods), o.Group.Reserved...), err)
+	}
 	if err != nil {
 		return s.refused(ctx, key, pods, err)
 	}
@@ -106,16 +118,23 @@ func (s *Submitter) submit(ctx context.Context, o workload.Observed, pods []*cor
 		s.setUncertain(key)
 		return 0, err
 	}
-	if _, ours := s.Index.Get(id); !ours {
-		// The id is somebody else's by now: slurmctld lost the job.
-		s.setUncertain(key)
-		return 0, fmt.Errorf("Slurm job %d is no longer the one that was submitted for %s", id, key)
+	// The components of a heterogeneous job have ids that follow each other.
+	for i, req := range reqs {
+		s.JobChanged(id + uint32(i))
+		if j, ours := s.Index.Get(id + uint32(i)); !ours || j.AdminComment != req.AdminComment {
+			// The id is somebody else's by now: slurmctld lost the job.
+			s.setUncertain(key)
+			return 0, fmt.Errorf("Slurm job %d is no longer the one that was submitted for %s", id, key)
+		}
 	}
 	return 0, nil
 }
 
 // warnIgnored tells of annotations that were meant for the job but have no effect.
 func (s *Submitter) warnIgnored(g workload.Group, pod *corev1.Pod) {
+	if g.Note != "" {
+		s.event(pod, held{reason: reasonAlone, warn: true, text: g.Note})
+	}
 	settings, _ := workload.ParseAnnotations(g.Annotations)
 	if len(settings.Ignored) == 0 {
 		return
@@ -128,7 +147,11 @@ func (s *Submitter) warnIgnored(g workload.Group, pod *corev1.Pod) {
 // ask has Slurm start a job at once, or queue it where that can't be. Behind jobs
 // that wait for the same partition it is queued without the attempt: slurmctld
 // would refuse it for them, and keep a record of each refusal.
-func (s *Submitter) ask(ctx context.Context, req slurm.JobRequest) (uint32, error) {
+func (s *Submitter) ask(ctx context.Context, reqs []slurm.JobRequest) (uint32, error) {
+	if len(reqs) > 1 {
+		return s.Slurm.SubmitHet(ctx, reqs)
+	}
+	req := reqs[0]
 	if s.Index.Pending(req.Partition) == 0 {
 		id, err := s.Slurm.AllocateNow(ctx, req)
 		if !errors.Is(err, slurm.ErrBusy) && !errors.Is(err, slurm.ErrInvalid) {
@@ -137,6 +160,36 @@ func (s *Submitter) ask(ctx context.Context, req slurm.JobRequest) (uint32, erro
 		// What can't start now may be queued. What can't be at all is refused once more, with the reason.
 	}
 	return s.Slurm.Submit(ctx, req)
+}
+
+// askAlike asks for one job whose nodes are all fit for any of the pods. It returns
+// the refusal of the job before where there can't be such a one.
+func (s *Submitter) askAlike(ctx context.Context, g workload.Group, pods []*corev1.Pod, refusal error) (uint32, []slurm.JobRequest, error) {
+	g.Shapes = false
+	reqs, why, err := s.requests(g, pods)
+	if err == nil && why.reason != "" {
+		err = refusal
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	id, err := s.ask(ctx, reqs)
+	return id, reqs, err
+}
+
+// requests plans the job, with a request for each of its components; held tells why there can't be one.
+func (s *Submitter) requests(g workload.Group, pods []*corev1.Pod) ([]slurm.JobRequest, held, error) {
+	workload.ByRank(pods)
+	parts := workload.Components(g, pods)
+	reqs := make([]slurm.JobRequest, 0, len(parts))
+	for _, part := range parts {
+		req, why, err := s.request(g, part)
+		if err != nil || why.reason != "" {
+			return nil, why, err
+		}
+		reqs = append(reqs, req)
+	}
+	return reqs, held{}, nil
 }
 
 // request plans the job; held tells why there can't be one.

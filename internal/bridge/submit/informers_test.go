@@ -6,7 +6,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 
@@ -19,7 +18,6 @@ func TestInformersAreKnownBeforeTheyStart(t *testing.T) {
 	factory := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
 	_, err := New(Config{Index: jobs.NewIndex("c"), Sources: Sources{
 		Pods: factory.Core().V1().Pods(), Nodes: factory.Core().V1().Nodes(), Jobs: factory.Batch().V1().Jobs(),
-		PodGroups: factory.Scheduling().V1beta1().PodGroups(), Workloads: factory.Scheduling().V1beta1().Workloads(),
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -27,7 +25,7 @@ func TestInformersAreKnownBeforeTheyStart(t *testing.T) {
 	factory.Start(t.Context().Done())
 	t.Cleanup(factory.Shutdown)
 	synced := factory.WaitForCacheSync(t.Context().Done())
-	for _, kind := range []any{&corev1.Pod{}, &corev1.Node{}, &batchv1.Job{}, &schedulingv1beta1.PodGroup{}, &schedulingv1beta1.Workload{}} {
+	for _, kind := range []any{&corev1.Pod{}, &corev1.Node{}, &batchv1.Job{}} {
 		if !synced[reflect.TypeOf(kind)] {
 			t.Errorf("the informer of %T was not started", kind)
 		}

@@ -13,71 +13,137 @@ import (
 	"k8s.io/client-go/metadata"
 )
 
-// ownerTTL is how long an owner's metadata is taken as read: its annotations may change.
-const ownerTTL = 30 * time.Second
+const (
+	// ownerTTL is how long an owner's metadata is taken as read: its annotations may change.
+	ownerTTL = 30 * time.Second
+	// resourceTTL is how long it is taken as known which resource holds a kind that isn't one of those below.
+	resourceTTL = 2 * time.Minute
+)
+
+// OwnerResources are the resources of kinds that pods and their owners are usually
+// controlled by. Others are asked of the API server.
+func OwnerResources() map[schema.GroupVersionKind]string {
+	return map[schema.GroupVersionKind]string{
+		{Group: "apps", Version: "v1", Kind: "ReplicaSet"}:                          "replicasets",
+		{Group: "apps", Version: "v1", Kind: "Deployment"}:                          "deployments",
+		{Group: "apps", Version: "v1", Kind: "StatefulSet"}:                         "statefulsets",
+		{Version: "v1", Kind: "ReplicationController"}:                              "replicationcontrollers",
+		{Group: "jobset.x-k8s.io", Version: "v1alpha2", Kind: "JobSet"}:             "jobsets",
+		{Group: "leaderworkerset.x-k8s.io", Version: "v1", Kind: "LeaderWorkerSet"}: "leaderworkersets",
+	}
+}
+
+// Why an owner can't be read.
+const (
+	whyGone      = "is gone"
+	whyForbidden = "may not be read by the bridge's scheduler"
+	whyUnserved  = "is of a kind that the API server doesn't have"
+)
 
 // MetadataOwners reads owners from the API server and remembers them for a while.
 type MetadataOwners struct {
-	client metadata.Interface
-	now    func() time.Time
+	client    metadata.Interface
+	discovery Discovery
+	now       func() time.Time
+	resources map[schema.GroupVersionKind]string
 
-	mu   sync.Mutex
-	seen map[types.UID]seenOwner
+	mu    sync.Mutex
+	seen  map[types.UID]seenOwner
+	asked map[schema.GroupVersionKind]askedKind
 }
 
 type seenOwner struct {
 	meta metav1.ObjectMeta
-	ok   bool
+	why  string
 	at   time.Time
 }
 
-// NewMetadataOwners returns a reader of owners.
-func NewMetadataOwners(c metadata.Interface, now func() time.Time) *MetadataOwners {
-	return &MetadataOwners{client: c, now: now, seen: map[types.UID]seenOwner{}}
+// askedKind is what the API server said of a kind. It has no resource for one that isn't served.
+type askedKind struct {
+	resource string
+	cluster  bool
+	at       time.Time
 }
 
-// ownerResources are the kinds that pods and their owners are controlled by. The
-// walk ends at any other kind.
-func ownerResource(ref metav1.OwnerReference) (schema.GroupVersionResource, bool) {
-	gv, err := schema.ParseGroupVersion(ref.APIVersion)
-	if err != nil {
-		return schema.GroupVersionResource{}, false
+// NewMetadataOwners returns a reader of owners. Resources are those of the kinds that are known beforehand.
+func NewMetadataOwners(c metadata.Interface, d Discovery, resources map[schema.GroupVersionKind]string, now func() time.Time) *MetadataOwners {
+	return &MetadataOwners{
+		client: c, discovery: d, now: now, resources: resources,
+		seen: map[types.UID]seenOwner{}, asked: map[schema.GroupVersionKind]askedKind{},
 	}
-	switch gv.Group + "/" + ref.Kind {
-	case "apps/ReplicaSet":
-		return gv.WithResource("replicasets"), true
-	case "apps/Deployment":
-		return gv.WithResource("deployments"), true
-	case "apps/StatefulSet":
-		return gv.WithResource("statefulsets"), true
-	}
-	return schema.GroupVersionResource{}, false
 }
 
-// Owner returns the owner's metadata. A kind that isn't known here, an owner that
-// is gone and one that may not be read end the walk; any other failure is an error,
-// since a guess could split a group.
-func (o *MetadataOwners) Owner(ctx context.Context, namespace string, ref metav1.OwnerReference) (metav1.ObjectMeta, bool, error) {
-	resource, ok := ownerResource(ref)
-	if !ok {
-		return metav1.ObjectMeta{}, false, nil
-	}
+// Owner returns the owner's metadata, or why it can't be read. An owner that is gone, one
+// that may not be read and a kind that isn't served end the walk up; any other
+// failure is an error, since a guess could split a group.
+func (o *MetadataOwners) Owner(ctx context.Context, namespace string, ref metav1.OwnerReference) (metav1.ObjectMeta, string, error) {
 	if s, ok := o.recall(ref.UID); ok {
-		return s.meta, s.ok, nil
+		return s.meta, s.why, nil
 	}
 	s := seenOwner{at: o.now()}
-	obj, err := o.client.Resource(resource).Namespace(namespace).Get(ctx, ref.Name, metav1.GetOptions{})
-	switch {
-	case err == nil:
-		s.meta, s.ok = obj.ObjectMeta, obj.UID == ref.UID
-	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
-	default:
-		return s.meta, false, fmt.Errorf("read %s %s/%s: %w", ref.Kind, namespace, ref.Name, err)
+	gv, err := schema.ParseGroupVersion(ref.APIVersion)
+	if err != nil {
+		return s.meta, whyUnserved, nil
+	}
+	kind, err := o.kind(gv.WithKind(ref.Kind))
+	if err != nil {
+		return s.meta, "", err
+	}
+	if kind.cluster {
+		namespace = ""
+	}
+	if kind.resource == "" {
+		s.why = whyUnserved
+	} else if s.meta, s.why, err = o.read(ctx, gv.WithResource(kind.resource), namespace, ref); err != nil {
+		return s.meta, "", err
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.seen[ref.UID] = s
-	return s.meta, s.ok, nil
+	return s.meta, s.why, nil
+}
+
+func (o *MetadataOwners) read(ctx context.Context, r schema.GroupVersionResource, namespace string, ref metav1.OwnerReference) (metav1.ObjectMeta, string, error) {
+	obj, err := o.client.Resource(r).Namespace(namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err), err == nil && obj.UID != ref.UID:
+		return metav1.ObjectMeta{}, whyGone, nil
+	case apierrors.IsForbidden(err):
+		return metav1.ObjectMeta{}, whyForbidden, nil
+	case err != nil:
+		return metav1.ObjectMeta{}, "", fmt.Errorf("read %s %s/%s: %w", ref.Kind, namespace, ref.Name, err)
+	}
+	return obj.ObjectMeta, "", nil
+}
+
+// kind returns the resource that holds the objects of a kind.
+func (o *MetadataOwners) kind(gvk schema.GroupVersionKind) (askedKind, error) {
+	if r, ok := o.resources[gvk]; ok {
+		return askedKind{resource: r}, nil
+	}
+	o.mu.Lock()
+	known, ok := o.asked[gvk]
+	o.mu.Unlock()
+	if ok && o.now().Sub(known.at) < resourceTTL {
+		return known, nil
+	}
+	asked := askedKind{at: o.now()}
+	list, err := o.discovery.ServerResourcesForGroupVersion(gvk.GroupVersion().String())
+	if err != nil && !apierrors.IsNotFound(err) {
+		return asked, fmt.Errorf("ask the API server for the resource of %s of %s: %w", gvk.Kind, gvk.GroupVersion(), err)
+	}
+	if err == nil {
+		for _, r := range list.APIResources {
+			// Subresources have the kind of what they are of.
+			if r.Kind == gvk.Kind && r.SingularName != "" {
+				asked.resource, asked.cluster = r.Name, !r.Namespaced
+			}
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.asked[gvk] = asked
+	return asked, nil
 }
 
 // recall returns what was read lately, and drops what was read long ago.

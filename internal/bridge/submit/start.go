@@ -6,8 +6,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
@@ -56,11 +56,16 @@ func Start(ctx context.Context, h Handle, o Options) (*scheduler.Plugin, error) 
 	if err != nil {
 		return nil, err
 	}
-	sources, err := sourcesOf(h.SharedInformerFactory(), client)
+	custom, err := dynamic.NewForConfig(kube)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("client of Kubernetes' custom resources: %w", err)
 	}
-	sources.Owners = NewMetadataOwners(owners, time.Now)
+	informers := h.SharedInformerFactory()
+	sources := Sources{
+		Pods: informers.Core().V1().Pods(), Nodes: informers.Core().V1().Nodes(), Jobs: informers.Batch().V1().Jobs(),
+		Custom: NewCustom(custom, client.Discovery()),
+		Owners: NewMetadataOwners(owners, client.Discovery(), ownerResources(o.Config), time.Now),
+	}
 	slurm, err := connect.Client(o.Config.SlurmRestAPI, o.Credentials)
 	if err != nil {
 		return nil, err
@@ -68,9 +73,9 @@ func Start(ctx context.Context, h Handle, o Options) (*scheduler.Plugin, error) 
 	view := connect.View(slurm, klog.FromContext(ctx))
 	table := scheduler.NewTable()
 	s, err := New(Config{
-		SchedulerName: o.Config.SchedulerName,
-		Policy:        workload.Policy{Cluster: cluster, Partition: o.Config.Partition, MCSLabel: o.Config.MCSLabel},
-		Slurm:         slurm, View: view, Index: jobs.NewIndex(cluster), Table: table, Client: client,
+		SchedulerName: o.Config.SchedulerName, Kinds: kindsOf(o.Config),
+		Policy: workload.Policy{Cluster: cluster, Partition: o.Config.Partition, MCSLabel: o.Config.MCSLabel},
+		Slurm:  slurm, View: view, Index: jobs.NewIndex(cluster), Table: table, Client: client,
 		Events: h.EventRecorder(), Sources: sources, Workers: o.Workers, Now: time.Now,
 		Activate: func(pods ...*corev1.Pod) {
 			byName := make(map[string]*corev1.Pod, len(pods))
@@ -95,26 +100,27 @@ func Start(ctx context.Context, h Handle, o Options) (*scheduler.Plugin, error) 
 	})
 	context.AfterFunc(ctx, stop)
 	go view.Run(ctx)
+	go sources.Custom.Run(ctx)
 	go s.Run(ctx)
 	return scheduler.New(table), nil
 }
 
-// sourcesOf returns the informers, without those of an API that isn't served.
-func sourcesOf(f informers.SharedInformerFactory, client kubernetes.Interface) (Sources, error) {
-	s := Sources{
-		Pods: f.Core().V1().Pods(), Nodes: f.Core().V1().Nodes(), Jobs: f.Batch().V1().Jobs(),
+// ownerResources returns the resources of the kinds of owners that are known beforehand.
+func ownerResources(c config.Config) map[schema.GroupVersionKind]string {
+	out := OwnerResources()
+	for _, k := range c.OwnerKinds {
+		out[schema.GroupVersionKind{Group: k.Group, Version: k.Version, Kind: k.Kind}] = k.Resource
 	}
-	list, err := client.Discovery().ServerResourcesForGroupVersion(schedulingv1beta1.SchemeGroupVersion.String())
-	if apierrors.IsNotFound(err) {
-		return s, nil
+	return out
+}
+
+// kindsOf returns the kinds of owners that count by configuration.
+func kindsOf(c config.Config) workload.Kinds {
+	var out workload.Kinds
+	for _, k := range c.OwnerKinds {
+		out.Owners = append(out.Owners, workload.OwnerKind{
+			GroupKind: schema.GroupKind{Group: k.Group, Kind: k.Kind}, GangLabel: k.GangLabel,
+		})
 	}
-	if err != nil {
-		return s, fmt.Errorf("ask whether the API server has PodGroups: %w", err)
-	}
-	for _, r := range list.APIResources {
-		if r.Name == "podgroups" {
-			s.PodGroups, s.Workloads = f.Scheduling().V1beta1().PodGroups(), f.Scheduling().V1beta1().Workloads()
-		}
-	}
-	return s, nil
+	return out
 }

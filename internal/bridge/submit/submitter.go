@@ -27,6 +27,7 @@ import (
 type Slurm interface {
 	AllocateNow(ctx context.Context, req slurm.JobRequest) (uint32, error)
 	Submit(ctx context.Context, req slurm.JobRequest) (uint32, error)
+	SubmitHet(ctx context.Context, components []slurm.JobRequest) (uint32, error)
 	UpdateJob(ctx context.Context, id uint32, req slurm.JobRequest) error
 	CancelJobs(ctx context.Context, ids ...uint32) error
 	// Allocation returns what a running job was granted.
@@ -55,12 +56,14 @@ type Events interface {
 type Config struct {
 	SchedulerName string
 	Policy        workload.Policy
-	Slurm         Slurm
-	View          View
-	Index         *jobs.Index
-	Table         *scheduler.Table
-	Client        kubernetes.Interface
-	Events        Events
+	// Kinds are the kinds of owners that count.
+	Kinds  workload.Kinds
+	Slurm  Slurm
+	View   View
+	Index  *jobs.Index
+	Table  *scheduler.Table
+	Client kubernetes.Interface
+	Events Events
 	// Activate makes the scheduler look at pods that it holds.
 	Activate func(pods ...*corev1.Pod)
 	Sources  Sources
@@ -173,7 +176,7 @@ func (s *Submitter) enqueueMark(j slurm.Job, mark workload.Mark) {
 			continue
 		}
 		if pod, err := s.Sources.Pods.Lister().Pods(namespace).Get(name); err == nil && pod.UID == mark.Pods[i] {
-			s.queue.Add(workload.KeyOf(pod))
+			s.queue.Add(s.Kinds.KeyOf(pod))
 		}
 	}
 }
@@ -184,17 +187,22 @@ func (s *Submitter) reconcile(ctx context.Context, key workload.Key) (time.Durat
 	if wait := s.unsure(key); wait > 0 {
 		return wait, nil
 	}
-	o, err := s.observe(ctx, key)
-	if err != nil || len(o.Pods) == 0 {
+	observed, err := s.observe(ctx, key)
+	switch {
+	case errors.Is(err, errNotRead):
+		return s.notRead(ctx, key, err)
+	case err != nil:
 		return 0, err
 	}
 	var again time.Duration
 	var errs []error
-	for _, step := range workload.Next(o) {
-		after, err := s.act(ctx, o, step)
-		errs = append(errs, err)
-		if after > 0 && (again == 0 || after < again) {
-			again = after
+	for _, o := range observed {
+		for _, step := range workload.Next(o) {
+			after, err := s.act(ctx, o, step)
+			errs = append(errs, err)
+			if after > 0 && (again == 0 || after < again) {
+				again = after
+			}
 		}
 	}
 	return again, errors.Join(errs...)

@@ -124,7 +124,7 @@ func (s *Settings) text(key string) *string {
 func known(key string) bool {
 	var s Settings
 	switch key {
-	case v1beta1.AnnotationCPUPerTask, v1beta1.AnnotationExclusive, v1beta1.AnnotationMaxNodes,
+	case v1beta1.AnnotationCPUPerTask, v1beta1.AnnotationExclusive, v1beta1.AnnotationGangSize, v1beta1.AnnotationMaxNodes,
 		v1beta1.AnnotationMemPerNode, v1beta1.AnnotationMinNodes, v1beta1.AnnotationPriority,
 		v1beta1.AnnotationTimeLimit:
 		return true

@@ -26,6 +26,8 @@ type Mark struct {
 	Cluster string `json:"cluster"`
 	// Workload is the UID of the pod or PodGroup.
 	Workload types.UID `json:"workload"`
+	// Asked stands for what the owners of the workload said when the job was made. A job of an earlier version has none.
+	Asked string `json:"asked,omitempty"`
 	// Pods are the members' UIDs, in the order of Comment.Pods. Pod i runs on the
 	// job's node i, unless there are Slots.
 	Pods []types.UID `json:"podUIDs"`

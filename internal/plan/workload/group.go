@@ -10,40 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Kind tells what holds the pods of a workload together.
-type Kind string
-
-const (
-	// KindPod is a pod on its own, whoever owns it.
-	KindPod Kind = "Pod"
-	// KindPodGroup is a PodGroup of scheduling.k8s.io.
-	KindPodGroup Kind = "PodGroup"
-)
-
-// Key identifies a workload among those that exist now. UID is set for pods
-// only: the pods of a group name their PodGroup, and don't know its UID.
-type Key struct {
-	Kind      Kind
-	Namespace string
-	Name      string
-	UID       types.UID
-}
-
-func (k Key) String() string { return string(k.Kind) + " " + k.Namespace + "/" + k.Name }
-
-// KeyOf returns the workload that a pod belongs to by its own words.
-func KeyOf(pod *corev1.Pod) Key {
-	if g := pod.Spec.SchedulingGroup; g != nil && g.PodGroupName != nil && *g.PodGroupName != "" {
-		return Key{Kind: KindPodGroup, Namespace: pod.Namespace, Name: *g.PodGroupName}
-	}
-	return Key{Kind: KindPod, Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
-}
-
 // Group is a workload with what its owners say about it.
 type Group struct {
 	Key Key
-	// UID is the UID of the pod or of the PodGroup.
+	// UID is the UID of the pod, of the PodGroup, of the leader pod of a
+	// LeaderWorkerSet's replica, or of the owner of a gang. Empty tells that there is none yet.
 	UID types.UID
+	// Missing says, where there is no UID, what there isn't.
+	Missing string
 	// JobName is the Slurm job's name where no annotation gives one.
 	JobName string
 	// MinCount is how many members must be placed together. It is 1 for a pod, and
@@ -51,6 +25,12 @@ type Group struct {
 	MinCount int
 	// Independent tells that each member is a job of its own.
 	Independent bool
+	// Reserved are members that will only be created once others run. The job has places for them.
+	Reserved []*corev1.Pod
+	// Shapes tells that members of different needs get nodes of their own kinds, by a heterogeneous job.
+	Shapes bool
+	// Note is what the owner of the pods should know of how they are taken, "" for nothing.
+	Note string
 	// Annotations are the effective ones: those of the owners that count, merged.
 	Annotations map[string]string
 	// DeadlineSeconds is the longest that the workload may run, 0 for no limit.
@@ -88,8 +68,6 @@ func ByRank(pods []*corev1.Pod) {
 		return cmp.Compare(a.UID, b.UID)
 	})
 }
-
-const lwsWorkerIndex = "leaderworkerset.sigs.k8s.io/worker-index"
 
 func rank(pod *corev1.Pod) (int, bool) {
 	for _, key := range []string{batchv1.JobCompletionIndexAnnotation, lwsWorkerIndex, "apps.kubernetes.io/pod-index"} {

@@ -114,7 +114,7 @@ func Rejoined(job slurm.Job, mark Mark, pods []*corev1.Pod) string {
 }
 
 func commentOf(g Group, pods []*corev1.Pod, p Policy) Comment {
-	c := Comment{Mark: &Mark{Cluster: p.Cluster, Workload: g.UID}}
+	c := Comment{Mark: &Mark{Cluster: p.Cluster, Workload: g.UID, Asked: g.Asked()}}
 	for _, pod := range pods {
 		c.Pods = append(c.Pods, pod.Namespace+"/"+pod.Name)
 		c.Mark.Pods = append(c.Mark.Pods, pod.UID)
@@ -153,15 +153,9 @@ func unsupported(pod *corev1.Pod) []string {
 			fields = append(fields, "spec.affinity.podAntiAffinity that is required")
 		}
 	}
-	if name := pod.Labels[labelCoscheduling]; name != "" {
-		fields = append(fields, fmt.Sprintf("the pod group %q of label %s; use a PodGroup of scheduling.k8s.io "+
-			"and spec.schedulingGroup", name, labelCoscheduling))
-	}
+	fields = append(fields, foreignGroup(pod)...)
 	return fields
 }
-
-// labelCoscheduling names the pod group of the coscheduling plugin.
-const labelCoscheduling = "scheduling.x-k8s.io/pod-group"
 
 func or(a, b string) string {
 	if strings.TrimSpace(a) != "" {

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -99,6 +100,11 @@ func TestRequest(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			asked := fmt.Sprintf(`"asked":%q,`, g.Asked())
+			if !strings.Contains(got.AdminComment, asked) {
+				t.Errorf("admin comment %s has no %s", got.AdminComment, asked)
+			}
+			got.AdminComment = strings.Replace(got.AdminComment, asked, "", 1)
 			if d := cmp.Diff(want, got); d != "" {
 				t.Error(d)
 			}
@@ -123,8 +129,8 @@ func TestRequestRefuses(t *testing.T) {
 			p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{WhenUnsatisfiable: corev1.DoNotSchedule}}
 		})}, nil, "pod a: Slurm can't honour spec.topologySpreadConstraints"},
 		"another gang API": {[]*corev1.Pod{pod("a", func(p *corev1.Pod) {
-			p.Labels = map[string]string{"scheduling.x-k8s.io/pod-group": "g"}
-		})}, nil, `pod a: Slurm can't honour the pod group "g" of label scheduling.x-k8s.io/pod-group`},
+			p.Labels = map[string]string{"pod-group.scheduling.sigs.k8s.io": "g"}
+		})}, nil, `pod a: Slurm can't honour the pod group "g" of the label pod-group.scheduling.sigs.k8s.io`},
 		"absurd CPUs": {[]*corev1.Pod{pod("a", requests("cpu", "9999999999"))}, nil, "pod a asks for 9999999999 CPUs, which no node has"},
 	} {
 		t.Run(name, func(t *testing.T) {

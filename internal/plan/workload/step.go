@@ -29,6 +29,8 @@ const (
 	StepPlace StepKind = "Place"
 	// StepRejoin: pods take the places of members that have gone in a running job.
 	StepRejoin StepKind = "Rejoin"
+	// StepUpdate: the job waits, and asks for something else than its workload is by now.
+	StepUpdate StepKind = "Update"
 	// StepCancel: the job is of no use any more; Reason says why.
 	StepCancel StepKind = "Cancel"
 )
@@ -65,7 +67,9 @@ func Next(o Observed) []Step {
 			p.order = append(p.order, pod)
 		}
 	}
-	for _, j := range liveJobs(o, pods) {
+	jobs := liveJobs(o, pods)
+	p.broken = brokenHet(jobs, o.Jobs, p.live)
+	for _, j := range jobs {
 		p.job(j)
 	}
 	p.rest()
@@ -117,20 +121,34 @@ type progress struct {
 	live    map[types.UID]*corev1.Pod
 	order   []*corev1.Pod
 	covered map[types.UID]bool
-	// open are running jobs with places of members that have gone.
+	// broken are heterogeneous jobs that wait and can't start as they are, with the reason.
+	broken map[slurm.Number]string
+	// waiting are jobs that wait in Slurm, with their pods.
+	waiting []waitingJob
+	// open are running jobs with places of members that have gone or are yet to come.
 	open []markedJob
-	// breaking is a job that is cancelled because members went while it waited.
+	// breaking is a job that is cancelled to make way for one that fits the group better.
 	breaking uint32
 	steps    []Step
+}
+
+// waitingJob is a pending job with those of its pods that are there.
+type waitingJob struct {
+	markedJob
+	present []*corev1.Pod
+	// missing counts the pods that are not.
+	missing int
 }
 
 // job decides about one live job and takes its pods off the rest.
 func (p *progress) job(j markedJob) {
 	var present, unbound []*corev1.Pod
-	missing := 0
+	missing, reserved := 0, 0
 	for _, uid := range j.mark.Pods {
 		pod := p.live[uid]
 		switch {
+		case uid == "":
+			reserved++
 		case pod == nil:
 			missing++
 		case p.covered[uid]:
@@ -142,11 +160,15 @@ func (p *progress) job(j markedJob) {
 		}
 	}
 	switch {
-	case len(present) == 0 && missing < len(j.mark.Pods):
+	case len(present) == 0 && missing+reserved < len(j.mark.Pods):
 		p.add(Step{Kind: StepCancel, Job: j.Job, Reason: "another job covers the same pods"})
 		return
 	case len(present) == 0:
-		// No pod is left. The reaper ends such jobs, once it is sure.
+		// No pod is left. The reaper ends such jobs, once it is sure. Until
+		// then a component of a heterogeneous job has its places for others.
+		if j.HetJobID.Set && Granted(j.Job) {
+			p.open = append(p.open, j)
+		}
 		return
 	}
 	for _, pod := range present {
@@ -157,19 +179,24 @@ func (p *progress) job(j markedJob) {
 		if len(unbound) > 0 {
 			p.add(Step{Kind: StepPlace, Job: j.Job, Pods: unbound, Mark: j.mark})
 		}
-		if missing > 0 {
+		if missing+reserved > 0 {
 			p.open = append(p.open, j)
 		}
-	case missing > 0 && j.States.Has(slurm.JobPending):
-		p.breaking = j.ID
-		p.add(Step{Kind: StepCancel, Job: j.Job, Pods: unbound,
-			Reason: fmt.Sprintf("%d of its %d pods have gone while it waited", missing, len(j.mark.Pods))})
+	case j.States.Has(slurm.JobPending) && p.broken[j.HetJobID] != "":
+		p.cancel(j, unbound, p.broken[j.HetJobID])
+	case j.States.Has(slurm.JobPending):
+		p.waiting = append(p.waiting, waitingJob{j, present, missing})
 	case len(unbound) > 0:
 		p.add(Step{Kind: StepQueued, Job: j.Job, Pods: unbound})
 	}
 }
 
-// rest decides about the pods that no job covers.
+func (p *progress) cancel(j markedJob, pods []*corev1.Pod, reason string) {
+	p.breaking = j.ID
+	p.add(Step{Kind: StepCancel, Job: j.Job, Pods: pods, Reason: reason})
+}
+
+// rest decides about the jobs that wait and the pods that no job covers.
 func (p *progress) rest() {
 	var free []*corev1.Pod
 	gated := 0
@@ -182,12 +209,12 @@ func (p *progress) rest() {
 			free = append(free, pod)
 		}
 	}
-	free = p.rejoin(free)
+	free = p.wait(p.rejoin(free))
 	if len(free) == 0 {
 		return
 	}
 	if p.group.UID == "" {
-		p.add(Step{Kind: StepWait, Pods: free, Reason: fmt.Sprintf("%s doesn't exist", p.group.Key)})
+		p.add(Step{Kind: StepWait, Pods: free, Reason: or(p.group.Missing, fmt.Sprintf("%s doesn't exist", p.group.Key))})
 		return
 	}
 	if p.breaking != 0 {
@@ -201,8 +228,8 @@ func (p *progress) rest() {
 		}
 		return
 	}
-	if have := len(free) + len(p.covered); have < p.group.MinCount {
-		reason := fmt.Sprintf("%s has %d of the %d pods that must start together", p.group.Key, have, p.group.MinCount)
+	if have := p.have(free); have < p.group.MinCount {
+		reason := p.tooFew(have)
 		if gated > 0 {
 			reason += fmt.Sprintf(", and %d more behind scheduling gates", gated)
 		}
@@ -212,25 +239,78 @@ func (p *progress) rest() {
 	p.add(Step{Kind: StepSubmit, Pods: free})
 }
 
-// rejoin puts pods of a group in the places that others left in its running
-// jobs, and returns those that found none.
+// have counts the members that have a job or can be in one.
+func (p *progress) have(free []*corev1.Pod) int {
+	return len(free) + len(p.covered) + len(p.group.Reserved)
+}
+
+func (p *progress) tooFew(have int) string {
+	return fmt.Sprintf("%s has %d of the %d pods that must start together", p.group.Key, have, p.group.MinCount)
+}
+
+// wait decides about the jobs that wait in Slurm. The first one takes the pods
+// that have come since it was asked for. It returns those that it didn't take.
+func (p *progress) wait(free []*corev1.Pod) []*corev1.Pod {
+	for _, w := range p.waiting {
+		unbound := slices.DeleteFunc(slices.Clone(w.present), func(pod *corev1.Pod) bool { return pod.Spec.NodeName != "" })
+		now := p.group.Asked()
+		change := w.mark.changed(now)
+		have := p.have(free)
+		grown := len(free) > 0 && !p.group.Independent && !w.HetJobID.Set && p.breaking == 0
+		switch {
+		case len(unbound) == 0:
+		case p.group.UID == "" || len(unbound) < len(w.present):
+			// Nothing is known of the group by now, or its pods run, whatever Slurm says of the job.
+			p.add(Step{Kind: StepQueued, Job: w.Job, Pods: unbound})
+		case !p.group.Independent && have < p.group.MinCount:
+			p.cancel(w.markedJob, unbound, p.tooFew(have))
+		case change == askedOther || w.HetJobID.Set && change == askedMore:
+			p.cancel(w.markedJob, unbound, "what it was asked for has changed")
+		case w.missing > 0 || grown || change == askedMore:
+			pods := slices.Clone(w.present)
+			if grown {
+				pods, free = append(pods, free...), nil
+				ByRank(pods)
+			}
+			p.add(Step{Kind: StepUpdate, Job: w.Job, Pods: pods})
+		default:
+			p.add(Step{Kind: StepQueued, Job: w.Job, Pods: unbound})
+		}
+	}
+	return free
+}
+
+// rejoin puts pods of a group in the places that others left, or that are kept for
+// them, in its running jobs, and returns those that found none. A pod goes before
+// others to the place of one of its own name, which it was made to replace. In a
+// heterogeneous job it goes to no other, whose node may not suit it.
 func (p *progress) rejoin(free []*corev1.Pod) []*corev1.Pod {
-	if p.group.Key.Kind == KindPod || p.group.Independent {
+	if p.group.Independent || len(free) == 0 {
 		return free
 	}
 	for _, j := range p.open {
+		c, _ := ParseComment(j.Job)
 		mark := j.mark
 		mark.Pods = slices.Clone(mark.Pods)
 		var joined []*corev1.Pod
-		for i, uid := range mark.Pods {
-			if p.live[uid] != nil || len(free) == 0 {
-				continue
+		take := func(suits func(pod *corev1.Pod, place int) bool) {
+			for i, uid := range mark.Pods {
+				if p.live[uid] != nil {
+					continue
+				}
+				if at := slices.IndexFunc(free, func(pod *corev1.Pod) bool { return suits(pod, i) }); at >= 0 {
+					mark.Pods[i] = free[at].UID
+					joined = append(joined, free[at])
+					free = slices.Delete(slices.Clone(free), at, at+1)
+				}
 			}
-			mark.Pods[i] = free[0].UID
-			joined = append(joined, free[0])
-			free = free[1:]
+		}
+		take(func(pod *corev1.Pod, i int) bool { return c.Pods[i] == pod.Namespace+"/"+pod.Name })
+		if !j.HetJobID.Set {
+			take(func(*corev1.Pod, int) bool { return true })
 		}
 		if len(joined) > 0 {
+			ByRank(joined)
 			p.add(Step{Kind: StepRejoin, Job: j.Job, Pods: joined, Mark: mark})
 		}
 	}
