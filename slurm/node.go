@@ -36,17 +36,21 @@ type Node struct {
 // NodeCreate describes a dynamic node to add. Address must be an IP: slurmctld
 // resolves a missing one at each job start, with its locks held.
 type NodeCreate struct {
-	Name, Address           string
+	Name, Address string
+	// Port is where its slurmd listens; 0 for SlurmdPort of slurm.conf.
+	Port                    int
 	CPUs, Boards            int
 	Sockets, CoresPerSocket int
 	ThreadsPerCore          int
-	RealMemory              uint64
-	MemSpecLimit            uint64
-	Features                []string
-	GRES                    string
-	GRESConf                string
-	Topology                string
-	Comment, Extra          string
+	// ReservedCPUs are kept from jobs, by Slurm's abstract numbers: core*ThreadsPerCore + thread.
+	ReservedCPUs   []int
+	RealMemory     uint64
+	MemSpecLimit   uint64
+	Features       []string
+	GRES           string
+	GRESConf       string
+	Topology       string
+	Comment, Extra string
 	// External makes a node without a slurmd, for external jobs.
 	External bool
 	// Future makes a node that no job can use and that is hidden, until an update gives it a state.

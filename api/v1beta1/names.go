@@ -218,6 +218,9 @@ const (
 
 	// ConditionSlurmScheduled on a pod of the bridge tells how its Slurm job stands.
 	ConditionSlurmScheduled = "slinky.slurm.net/SlurmScheduled"
+	// ConditionSlurmAway on a Kubernetes node of the bridge is True while somebody has drained
+	// its node in Slurm, or it is down there. What the bridge drains for Kubernetes' sake doesn't count.
+	ConditionSlurmAway = "slinky.slurm.net/SlurmUnavailable"
 )
 
 // Reasons of the conditions above.

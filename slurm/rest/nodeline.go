@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"github.com/slinky-hpc/slinky/slurm"
+	"github.com/slinky-hpc/slinky/slurm/tres"
 )
 
 // nodeLine prints a node as a line of slurm.conf. The format has no escapes, so
@@ -29,6 +30,7 @@ func nodeLine(n slurm.NodeCreate) (string, error) {
 	var l line
 	l.text("NodeName", n.Name)
 	l.text("NodeAddr", n.Address)
+	l.number("Port", n.Port)
 	l.number("CPUs", n.CPUs)
 	l.number("Boards", n.Boards)
 	if n.Boards > 1 {
@@ -41,6 +43,7 @@ func nodeLine(n slurm.NodeCreate) (string, error) {
 	}
 	l.number("CoresPerSocket", n.CoresPerSocket)
 	l.number("ThreadsPerCore", n.ThreadsPerCore)
+	l.text("CpuSpecList", tres.FormatIndexes(n.ReservedCPUs))
 	l.size("RealMemory", n.RealMemory)
 	l.size("MemSpecLimit", n.MemSpecLimit)
 	for _, f := range n.Features {

@@ -36,6 +36,8 @@ type Config struct {
 	// ManagedNodeTaint is the effect of the taint on managed nodes: NoExecute (the
 	// default), NoSchedule, or None for no taint, where nodes also serve other pods.
 	ManagedNodeTaint string `json:"managedNodeTaint"`
+	// Nodes is how nodes are mirrored.
+	Nodes `json:",inline"`
 	// Policy tells what a job may ask for where no rule says it: Open, the default and the
 	// published behaviour, for whatever the pod says; Restricted for nothing that isn't the
 	// administrator's to give: users, accounts, partitions, priorities and the like.
@@ -90,7 +92,8 @@ func Parse(text []byte) (Config, error) {
 	if err := dec.Decode(&c); err != nil {
 		if key, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 			return c, fmt.Errorf("unknown key %s; known are schedulerName, slurmRestApi, partition, mcsLabel, "+
-				"managedNamespaces, managedNamespaceSelector, managedNodeTaint, policy, policyConfigMap, environment and ownerKinds", key)
+				"managedNamespaces, managedNamespaceSelector, managedNodeTaint, managedSlurmdNodes, sinkSlurmd, "+
+				"deviceDrivers, policy, policyConfigMap, environment and ownerKinds", key)
 		}
 		return c, err
 	}
@@ -130,6 +133,7 @@ func (c Config) check() error {
 			errs = append(errs, fmt.Errorf("ownerKinds[%d]: %w", i, err))
 		}
 	}
+	errs = append(errs, c.Nodes.check()...)
 	if _, err := metav1.LabelSelectorAsSelector(c.ManagedNamespaceSelector); err != nil {
 		errs = append(errs, fmt.Errorf("managedNamespaceSelector: %w", err))
 	}

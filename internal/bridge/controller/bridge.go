@@ -4,6 +4,7 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -16,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/slinky-hpc/slinky/internal/bridge/jobs"
+	"github.com/slinky-hpc/slinky/internal/plan/device"
+	"github.com/slinky-hpc/slinky/internal/plan/mirror"
 	"github.com/slinky-hpc/slinky/internal/plan/placement"
 	"github.com/slinky-hpc/slinky/internal/plan/workload"
 	"github.com/slinky-hpc/slinky/slurm"
@@ -32,6 +35,7 @@ type Slurm interface {
 // View is the live view of Slurm that the controllers read.
 type View interface {
 	Job(id uint32) (slurm.Job, bool)
+	Jobs() []slurm.Job
 	Node(name string) (slurm.Node, bool)
 	// RefreshJob and RefreshNode read one from Slurm now; false if Slurm doesn't know it.
 	RefreshJob(ctx context.Context, id uint32) (bool, error)
@@ -48,11 +52,12 @@ type Events interface {
 // Config is what the controllers need.
 type Config struct {
 	SchedulerName string
-	// TaintEffect of managed nodes; none for no taint.
-	TaintEffect corev1.TaintEffect
-	Slurm       Slurm
-	View        View
-	Index       *jobs.Index
+	// Nodes is how nodes are mirrored, and Drivers are whose devices are registered with them.
+	Nodes   mirror.Policy
+	Drivers device.Drivers
+	Slurm   Slurm
+	View    View
+	Index   *jobs.Index
 	// Client reads from the informers, Live from the API server.
 	Client client.Client
 	Live   client.Reader
@@ -67,6 +72,8 @@ type Bridge struct {
 	pods  ear[types.NamespacedName]
 	jobs  ear[uint32]
 	nodes ear[string]
+	// slices tells whether the API server has ResourceSlices.
+	slices bool
 }
 
 // ear passes keys from Slurm's changes to a controller's queue.
@@ -104,10 +111,11 @@ func Add(ctx context.Context, mgr manager.Manager, c Config) (*Bridge, error) {
 		Config: c,
 		pods:   make(ear[types.NamespacedName]), jobs: make(ear[uint32]), nodes: make(ear[string]),
 	}
-	err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Node{}, indexSlurmName, func(o client.Object) []string {
-		return []string{placement.SlurmName(o.(*corev1.Node))}
-	})
-	if err != nil {
+	var err error
+	if b.slices, err = servesSlices(mgr); err != nil {
+		return nil, err
+	}
+	if err := b.indexNodes(ctx, mgr, b.slices); err != nil {
 		return nil, err
 	}
 	if err := b.addPods(mgr); err != nil {
@@ -199,7 +207,7 @@ func (b *Bridge) onPods(queue func(*corev1.Pod, func(types.NamespacedName))) han
 }
 
 func (b *Bridge) addNodes(mgr manager.Manager) error {
-	r := &nodeMirror{b}
+	r := &nodeMirror{Bridge: b}
 	one := func(o client.Object, q workqueue.TypedRateLimitingInterface[string]) {
 		if n, ok := o.(*corev1.Node); ok {
 			q.Add(placement.SlurmName(n))
@@ -217,9 +225,12 @@ func (b *Bridge) addNodes(mgr manager.Manager) error {
 			one(e.Object, q)
 		},
 	}
-	return builder.TypedControllerManagedBy[string](mgr).Named("bridge-nodes").
+	c := builder.TypedControllerManagedBy[string](mgr).Named("bridge-nodes").
 		Watches(&corev1.Node{}, watch).
 		WatchesRawSource(b.nodes.source()).
-		WithOptions(controller.TypedOptions[string]{MaxConcurrentReconciles: max(b.NodeWorkers, 1)}).
-		Complete(r)
+		WithOptions(controller.TypedOptions[string]{MaxConcurrentReconciles: max(b.NodeWorkers, 1)})
+	if b.slices {
+		c = c.Watches(&resourcev1.ResourceSlice{}, b.onSlices())
+	}
+	return c.Complete(r)
 }

@@ -22,7 +22,10 @@ import (
 const slurmNodeExists = 2168
 
 // nodeMirror shows Kubernetes nodes in Slurm as external nodes.
-type nodeMirror struct{ *Bridge }
+type nodeMirror struct {
+	*Bridge
+	said notes
+}
 
 // Reconcile handles one node, by its name in Slurm.
 func (r *nodeMirror) Reconcile(ctx context.Context, name string) (ctrl.Result, error) {
@@ -30,12 +33,10 @@ func (r *nodeMirror) Reconcile(ctx context.Context, name string) (ctrl.Result, e
 		// What isn't known may not be taken for absent.
 		return ctrl.Result{RequeueAfter: time.Second}, nil
 	}
-	f := mirror.Facts{Cluster: r.Index.Cluster(), SchedulerName: r.SchedulerName, TaintEffect: r.TaintEffect}
-	var err error
-	if f.Kube, err = r.kubeNode(ctx, name); err != nil {
+	f, err := r.nodeFacts(ctx, name)
+	if err != nil {
 		return ctrl.Result{}, err
 	}
-	f.Slurm = r.slurmNode(name)
 	p := mirror.Make(f)
 	if p.Changes() {
 		// The view may be behind: look again before changing anything.
@@ -43,6 +44,9 @@ func (r *nodeMirror) Reconcile(ctx context.Context, name string) (ctrl.Result, e
 			return ctrl.Result{}, err
 		}
 		f.Slurm = r.slurmNode(name)
+		if p.Delete && p.Create == nil {
+			f.NamedBy = r.namedBy(name)
+		}
 		p = mirror.Make(f)
 	}
 	if err := r.carryOut(ctx, name, p); err != nil {
@@ -53,15 +57,21 @@ func (r *nodeMirror) Reconcile(ctx context.Context, name string) (ctrl.Result, e
 			return ctrl.Result{}, err
 		}
 	}
-	if f.Kube != nil {
-		for _, note := range p.Notes {
-			r.Events.Eventf(f.Kube, nil, corev1.EventTypeWarning, "SlurmNode", "Mirroring", "%s", note)
-		}
-		if p.SetTaints {
-			return again(r.setTaints(ctx, f.Kube, p.Taints))
+	result := ctrl.Result{RequeueAfter: p.Again}
+	if f.Kube == nil {
+		r.said.forget(name)
+		return result, nil
+	}
+	r.report(name, f.Kube, p)
+	if p.Condition != nil {
+		if err := r.setCondition(ctx, f.Kube, *p.Condition); err != nil {
+			return ctrl.Result{}, err
 		}
 	}
-	return ctrl.Result{}, nil
+	if p.SetTaints {
+		return again(r.setTaints(ctx, f.Kube, p.Taints))
+	}
+	return result, nil
 }
 
 // kubeNode returns the Kubernetes node of a name in Slurm, nil if there is none.
@@ -97,7 +107,7 @@ func (r *nodeMirror) carryOut(ctx context.Context, name string, p mirror.Plan) e
 		}
 	}
 	if p.Delete {
-		l.Info("Remove the node from Slurm", "anew", p.Create != nil)
+		l.Info("Remove the node from Slurm", "anew", p.Anew)
 		if err := r.Slurm.DeleteNode(ctx, name); err != nil && !errors.Is(err, slurm.ErrNotFound) {
 			return err
 		}
@@ -105,7 +115,8 @@ func (r *nodeMirror) carryOut(ctx context.Context, name string, p mirror.Plan) e
 	if p.Create == nil {
 		return nil
 	}
-	l.Info("Register the node in Slurm", "cpus", p.Create.CPUs, "memoryMiB", p.Create.RealMemory, "features", p.Create.Features)
+	l.Info("Register the node in Slurm", "cpus", p.Create.CPUs, "sockets", p.Create.Sockets, "reservedCPUs", len(p.Create.ReservedCPUs),
+		"memoryMiB", p.Create.RealMemory, "gres", p.Create.GRES, "features", p.Create.Features)
 	err := r.Slurm.CreateNode(ctx, *p.Create)
 	var e *slurm.Error
 	if errors.As(err, &e) && e.Code == slurmNodeExists {

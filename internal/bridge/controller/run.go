@@ -19,6 +19,7 @@ import (
 	"github.com/slinky-hpc/slinky/internal/bridge/config"
 	"github.com/slinky-hpc/slinky/internal/bridge/connect"
 	"github.com/slinky-hpc/slinky/internal/bridge/jobs"
+	"github.com/slinky-hpc/slinky/internal/plan/mirror"
 	"github.com/slinky-hpc/slinky/slurm/cache"
 )
 
@@ -71,12 +72,8 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("set up the controllers: %w", err)
 	}
-	effect := corev1.TaintEffect(o.Config.ManagedNodeTaint)
-	if effect == config.TaintNone {
-		effect = ""
-	}
 	b, err := Add(ctx, mgr, Config{
-		SchedulerName: o.Config.SchedulerName, TaintEffect: effect,
+		SchedulerName: o.Config.SchedulerName, Nodes: nodePolicy(o.Config, cluster), Drivers: o.Config.Drivers(),
 		Slurm: slurm, View: view, Index: jobs.NewIndex(cluster),
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("slurm-bridge"),
 		NodeWorkers: o.NodeWorkers, PodWorkers: o.PodWorkers,
@@ -91,6 +88,21 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("set up the controllers: %w", err)
 	}
 	return mgr.Start(ctx)
+}
+
+// nodePolicy is what the configuration says about nodes.
+func nodePolicy(c config.Config, cluster string) mirror.Policy {
+	p := mirror.Policy{
+		Cluster: cluster, SchedulerName: c.SchedulerName, TaintEffect: corev1.TaintEffect(c.ManagedNodeTaint),
+		Shared: c.Shared(), Partition: c.Partition,
+	}
+	if c.ManagedNodeTaint == config.TaintNone {
+		p.TaintEffect = ""
+	}
+	if sink, ok := c.Sink(); ok {
+		p.SinkAddress, p.SinkPort = sink.Addr().String(), int(sink.Port())
+	}
+	return p
 }
 
 // follow runs the view of Slurm and tells the controllers of its changes. It
