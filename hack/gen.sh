@@ -17,6 +17,9 @@ for program in bridge bridge-scheduler bridge-admission; do
     tool controller-gen rbac:roleName="slurm-$program" paths="./cmd/$program/..." output:rbac:dir="config/rbac/$program"
 done
 
+# RBAC of the CPU driver, from the markers beside its main function.
+tool controller-gen rbac:roleName=dra-driver-cpu paths=./cmd/dra-cpu/... output:rbac:dir=config/rbac/dra-cpu
+
 # RBAC of the webhook: what it may do in the cluster, and in its own namespace.
 tool controller-gen rbac:roleName=slurm-operator-webhook paths=./cmd/operator-webhook/... output:rbac:dir=config/rbac/operator-webhook
 
@@ -33,4 +36,5 @@ for crd in config/crd/*.yaml; do
 done
 cp config/rbac/operator/role.yaml charts/slurm-operator/files/operator-role.yaml
 cp config/rbac/operator-webhook/role.yaml charts/slurm-operator/files/webhook-role.yaml
-go run ./hack/chart-readme charts/slurm-operator-crds charts/slurm-operator charts/slurm
+cp config/rbac/dra-cpu/role.yaml charts/dra-driver-cpu/files/role.yaml
+go run ./hack/chart-readme charts/slurm-operator-crds charts/slurm-operator charts/slurm charts/dra-driver-cpu

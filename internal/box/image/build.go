@@ -43,7 +43,7 @@ func Build(ctx context.Context, o Options) ([]Image, error) {
 		var img Image
 		switch {
 		case r.pkg != "":
-			img, err = BuildStatic(ctx, o.Cache, Static{Name: r.ref, Binary: binaries[r.pkg], Target: "/usr/bin/program", User: r.user})
+			img, err = BuildStatic(ctx, o.Cache, r.static(binaries[r.pkg]))
 		case r.parent != "":
 			img, err = buildDockerfile(ctx, o, dockerfile{
 				recipe: r, parent: built[r.parent], part: built[r.part], context: r.context(o.Source, binaries),
@@ -60,6 +60,14 @@ func Build(ctx context.Context, o Options) ([]Image, error) {
 		}
 	}
 	return out, nil
+}
+
+func (r recipe) static(binary string) Static {
+	s := Static{Name: r.ref, Binary: binary, Target: "/usr/bin/program", User: r.user}
+	if r.target != "" {
+		s.Target, s.Command = r.target, true
+	}
+	return s
 }
 
 // context is what a Dockerfile finds in its build context, by name.

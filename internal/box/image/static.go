@@ -22,11 +22,17 @@ type Static struct {
 	Target string   // absolute path in the image
 	Args   []string // arguments after the binary, part of the entrypoint
 	User   string   // UID:GID
+	// Command: the binary is what runs if the pod says nothing, and no entrypoint.
+	Command bool
 }
 
 // BuildStatic returns the image, made on the first call with this content.
 func BuildStatic(ctx context.Context, c *cache.Cache, s Static) (Image, error) {
-	key, err := cache.NewKey("static 1", architecture(), s.Name, s.Target, s.User).Strings(s.Args...).File(s.Binary).Sum()
+	recipe := cache.NewKey("static 1", architecture(), s.Name, s.Target, s.User).Strings(s.Args...)
+	if s.Command {
+		recipe = recipe.Strings("command")
+	}
+	key, err := recipe.File(s.Binary).Sum()
 	if err != nil {
 		return Image{}, err
 	}
@@ -35,7 +41,11 @@ func BuildStatic(ctx context.Context, c *cache.Cache, s Static) (Image, error) {
 		if err := writeStaticLayer(layer, s); err != nil {
 			return fmt.Errorf("write the layer of %s: %w", s.Name, err)
 		}
-		err := writeLayout(dir, s.Name, layer, v1.Config{Entrypoint: append([]string{s.Target}, s.Args...), User: s.User, WorkingDir: "/"})
+		config := v1.Config{Entrypoint: append([]string{s.Target}, s.Args...), User: s.User, WorkingDir: "/"}
+		if s.Command {
+			config.Cmd, config.Entrypoint = config.Entrypoint, nil
+		}
+		err := writeLayout(dir, s.Name, layer, config)
 		if err != nil {
 			return err
 		}

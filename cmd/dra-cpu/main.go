@@ -1,0 +1,206 @@
+// Command dra-cpu gives containers CPUs of their own: it is a node's driver for
+// Dynamic Resource Allocation, and a plugin of the container runtime by NRI.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"github.com/slinky-hpc/slinky/internal/dracpu"
+	"github.com/slinky-hpc/slinky/internal/observe/sysfs"
+	"github.com/slinky-hpc/slinky/internal/plan/cpuset"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := run(ctx, os.Args[1:], os.Stderr, os.Getenv)
+	switch {
+	case errors.As(err, new(usageError)):
+		os.Exit(2) // The flag package has said what is wrong.
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "dra-cpu:", err)
+		os.Exit(1)
+	}
+}
+
+// usageError is a flag that is wrong by itself.
+type usageError struct{ error }
+
+func run(ctx context.Context, args []string, out io.Writer, getenv func(string) string) error {
+	o, err := parse(args, out)
+	if errors.Is(err, flag.ErrHelp) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	log := klog.Background()
+	for _, name := range o.deprecated {
+		log.Info("A flag is deprecated: set it in the configuration file", "flag", "--"+name)
+	}
+	log.Info("Starting", "config", fmt.Sprintf("%+v", o.config))
+	options := dracpu.Options{
+		Config: o.config, Log: log, Address: o.address, KubeletRoot: o.kubeletRoot, CDIDir: o.cdiDir, NRISocket: o.nriSocket,
+		Sys: os.DirFS(filepath.Join("/", getenv("HOST_ROOT"), "sys")), Proc: os.DirFS(filepath.Join("/", getenv("HOST_ROOT"), "proc")), Every: time.Minute,
+	}
+	if path := o.config.SysfsOverlay; path != "" {
+		if options.Sys, err = overlay(options.Sys, path); err != nil {
+			return err
+		}
+	}
+	if options.NodeName, err = nodeName(o.config.HostnameOverride, getenv); err != nil {
+		return err
+	}
+	if options.Kube, err = connect(o.config.Kubeconfig); err != nil {
+		return err
+	}
+	return dracpu.Run(ctx, options)
+}
+
+func overlay(sys fs.FS, path string) (fs.FS, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the overlay of /sys: %w", err)
+	}
+	return sysfs.Overlay(sys, text)
+}
+
+// nodeName is what was set, else the name of the pod's node, else the host's.
+func nodeName(set string, getenv func(string) string) (string, error) {
+	for _, name := range []string{set, getenv("NODE_NAME")} {
+		if name != "" {
+			return name, nil
+		}
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("find the node's name: %w", err)
+	}
+	return strings.ToLower(strings.TrimSpace(host)), nil
+}
+
+func connect(kubeconfig string) (kubernetes.Interface, error) {
+	config, err := rest.InClusterConfig()
+	if kubeconfig != "" {
+		config, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find the Kubernetes cluster: %w", err)
+	}
+	config.ContentType, config.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
+	return kubernetes.NewForConfig(config)
+}
+
+type options struct {
+	config                                  dracpu.Config
+	address, kubeletRoot, cdiDir, nriSocket string
+	deprecated                              []string
+}
+
+// oneOf is a flag with few values.
+type oneOf struct {
+	value   string
+	allowed []string
+}
+
+func (v *oneOf) String() string { return v.value }
+func (v *oneOf) Set(s string) error {
+	if !slices.Contains(v.allowed, s) {
+		return fmt.Errorf("want one of %s", strings.Join(v.allowed, ", "))
+	}
+	v.value = s
+	return nil
+}
+
+// parse reads the flags and the configuration file. What a flag says counts more
+// than the file, also where it says the default.
+func parse(args []string, out io.Writer) (*options, error) {
+	o := &options{config: dracpu.DefaultConfig()}
+	c := &o.config
+	mode := &oneOf{string(c.CPUDeviceMode), []string{string(cpuset.Grouped), string(cpuset.Individual)}}
+	group := &oneOf{string(c.GroupBy), []string{string(cpuset.ByNUMANode), string(cpuset.BySocket), string(cpuset.ByL3Cache), string(cpuset.ByMachine)}}
+	var file string
+	var pcie bool
+	flags := dracpu.Config{}
+	f := flag.NewFlagSet("dracpu", flag.ContinueOnError)
+	f.SetOutput(out)
+	klog.InitFlags(f)
+	f.StringVar(&file, "config", "", "configuration file")
+	f.StringVar(&flags.Kubeconfig, "kubeconfig", "", "kubeconfig file; empty means that of the pod")
+	f.StringVar(&o.address, "bind-address", ":8080", "where health and metrics are served")
+	f.BoolVar(&pcie, "expose-pcie-roots", false, "not supported yet: only false is taken")
+	f.StringVar(&o.kubeletRoot, "kubelet-root-dir", "/var/lib/kubelet", "kubelet's folder, with plugins and plugins_registry in it")
+	f.StringVar(&o.cdiDir, "cdi-dir", "/var/run/cdi", "where the container runtime looks for CDI files")
+	f.StringVar(&o.nriSocket, "nri-socket", "/var/run/nri/nri.sock", "the container runtime's NRI socket")
+	f.Var(mode, "cpu-device-mode", "deprecated, cpuDeviceMode of the configuration: "+strings.Join(mode.allowed, ", "))
+	f.Var(group, "group-by", "deprecated, groupBy of the configuration: "+strings.Join(group.allowed, ", "))
+	f.StringVar(&flags.ReservedCPUs, "reserved-cpus", "", "deprecated, reservedCPUs of the configuration: CPUs that are offered to nobody, as in 0-1,8")
+	f.StringVar(&flags.HostnameOverride, "hostname-override", "", "deprecated, hostnameOverride of the configuration: the node's name")
+	f.StringVar(&flags.SysfsOverlay, "sysfs-overlay", "", "deprecated, sysfsOverlay of the configuration: a file with other content for files of /sys")
+	if err := f.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return nil, err
+		}
+		return nil, usageError{err}
+	}
+	if f.NArg() > 0 {
+		return nil, fmt.Errorf("there is no command %q", f.Arg(0))
+	}
+	if pcie {
+		return nil, errors.New("--expose-pcie-roots is not supported yet")
+	}
+	if file != "" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("read the configuration: %w", err)
+		}
+		if err := c.Merge(text); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	f.Visit(func(set *flag.Flag) {
+		if overrule(c, flags, set.Name, mode.value, group.value) {
+			o.deprecated = append(o.deprecated, set.Name)
+		}
+	})
+	return o, nil
+}
+
+// overrule takes what a flag says over the file, and tells whether the flag is deprecated.
+func overrule(c *dracpu.Config, flags dracpu.Config, name, mode, group string) (deprecated bool) {
+	switch name {
+	case "kubeconfig":
+		c.Kubeconfig = flags.Kubeconfig
+		return false
+	case "cpu-device-mode":
+		c.CPUDeviceMode = cpuset.Mode(mode)
+	case "group-by":
+		c.GroupBy = cpuset.GroupBy(group)
+	case "reserved-cpus":
+		c.ReservedCPUs = flags.ReservedCPUs
+	case "hostname-override":
+		c.HostnameOverride = flags.HostnameOverride
+	case "sysfs-overlay":
+		c.SysfsOverlay = flags.SysfsOverlay
+	default:
+		return false
+	}
+	return true
+}

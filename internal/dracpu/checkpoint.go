@@ -1,0 +1,158 @@
+package dracpu
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/slinky-hpc/slinky/internal/plan/cpuset"
+)
+
+// claim is what the driver remembers of a prepared ResourceClaim.
+type claim struct {
+	UID       types.UID `json:"uid"`
+	Namespace string    `json:"namespace,omitempty"` // empty if only a CDI file told of the claim
+	Name      string    `json:"name,omitempty"`
+	// Pods are those that the claim was reserved for; empty means not known.
+	Pods []types.UID `json:"pods,omitempty"`
+	// Owner is the pod that has used the claim first. It stays the owner until the end.
+	Owner   types.UID      `json:"owner,omitempty"`
+	Sharing cpuset.Sharing `json:"sharing,omitempty"`
+	Grants  []cpuset.Grant `json:"grants"`
+}
+
+func (c *claim) cpus() cpuset.Set {
+	var s cpuset.Set
+	for _, g := range c.Grants {
+		s = s.Union(g.CPUs)
+	}
+	return s
+}
+
+// requests are the names of the claim's requests that have grants, in their order.
+func (c *claim) requests() []string {
+	var names []string
+	for _, g := range c.Grants {
+		if !slices.Contains(names, g.Request) {
+			names = append(names, g.Request)
+		}
+	}
+	return names
+}
+
+// cpusOf are the CPUs of the i-th request, or of all of them if i is -1.
+func (c *claim) cpusOf(i int) cpuset.Set {
+	if i < 0 {
+		return c.cpus()
+	}
+	var s cpuset.Set
+	if names := c.requests(); i < len(names) {
+		for _, g := range c.Grants {
+			if g.Request == names[i] {
+				s = s.Union(g.CPUs)
+			}
+		}
+	}
+	return s
+}
+
+// String is the claim's name for people.
+func (c *claim) String() string {
+	if c.Name == "" {
+		return "claim " + string(c.UID)
+	}
+	return "claim " + c.Namespace + "/" + c.Name
+}
+
+const checkpointVersion = 1
+
+// checkpoint is the file's form. The checksum is over Data as it is in the file,
+// so that fields of a later version don't break it.
+type checkpoint struct {
+	Version  int             `json:"version"`
+	Checksum string          `json:"checksum"`
+	Data     json.RawMessage `json:"data"`
+}
+
+type checkpointData struct {
+	BootID string   `json:"bootID,omitempty"`
+	Claims []*claim `json:"claims"`
+}
+
+func checksum(data []byte) string {
+	sum := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+func writeCheckpoint(path string, d checkpointData) error {
+	data, err := json.Marshal(d)
+	if err != nil {
+		return err
+	}
+	file, err := json.Marshal(checkpoint{checkpointVersion, checksum(data), data})
+	if err != nil {
+		return err
+	}
+	if err := replaceFile(path, file, 0o600); err != nil {
+		return fmt.Errorf("write the checkpoint: %w", err)
+	}
+	return nil
+}
+
+// errNoCheckpoint: this node has none yet.
+var errNoCheckpoint = errors.New("no checkpoint")
+
+func readCheckpoint(path string) (checkpointData, error) {
+	var d checkpointData
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return d, errNoCheckpoint
+	}
+	if err != nil {
+		return d, fmt.Errorf("read the checkpoint: %w", err)
+	}
+	var c checkpoint
+	if err := json.Unmarshal(text, &c); err != nil {
+		return d, fmt.Errorf("read the checkpoint %s: %w", path, err)
+	}
+	if got := checksum(c.Data); got != c.Checksum {
+		return d, fmt.Errorf("read the checkpoint %s: its checksum is %q and its content has %q", path, c.Checksum, got)
+	}
+	if c.Version != checkpointVersion {
+		return d, fmt.Errorf("read the checkpoint %s: it is of version %d, this driver knows %d", path, c.Version, checkpointVersion)
+	}
+	if err := json.Unmarshal(c.Data, &d); err != nil {
+		return d, fmt.Errorf("read the checkpoint %s: %w", path, err)
+	}
+	return d, nil
+}
+
+// replaceFile writes a file so that after a crash there is the old one or the new one, whole.
+func replaceFile(path string, data []byte, mode fs.FileMode) error {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, ".new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // Fails after the rename, which is right.
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

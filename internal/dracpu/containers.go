@@ -1,0 +1,219 @@
+package dracpu
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/slinky-hpc/slinky/internal/plan/cpuset"
+)
+
+// container is one that the runtime has told of. One without uses is shared.
+type container struct {
+	id   string
+	pod  types.UID
+	name string // for people, as in namespace/pod/container
+	own  string // within the pod
+	uses []use
+	// cpus is what an exclusive container has.
+	cpus cpuset.Set
+	// applied is what the runtime was last told; the empty set means nothing that can be trusted.
+	applied cpuset.Set
+	// stored: the runtime takes updates of it. started: its process runs.
+	stored, started bool
+	// early: it was updated before it was known to run. The runtime may have
+	// started it with what it had before, so it is told once more.
+	early bool
+}
+
+func (c *container) exclusive() bool { return len(c.uses) > 0 }
+
+// change is a set to tell the runtime.
+type change struct {
+	id   string
+	cpus cpuset.Set
+}
+
+// admit decides what a new container runs on, and which others must change first.
+// A variable that names a claim gives its CPUs only to a pod that the claim is for.
+func (l *ledger) admit(c *container) (changes []change, newOwner bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !c.exclusive() {
+		if c.applied = l.shared(); c.applied.Empty() {
+			return nil, false, errors.New("no CPU is left for containers without a claim: claims have all, and none is reserved (reservedCPUs)")
+		}
+		l.containers[c.id] = c
+		return nil, false, nil
+	}
+	for _, u := range c.uses {
+		if err := l.mayUse(c, u); err != nil {
+			return nil, false, err
+		}
+	}
+	for _, u := range c.uses {
+		known := l.claims[u.claim]
+		c.cpus = c.cpus.Union(known.cpusOf(u.request))
+		if known.Owner == "" {
+			next := *known
+			next.Owner, newOwner = c.pod, true
+			l.claims[u.claim] = &next
+		}
+	}
+	c.applied = c.cpus
+	l.containers[c.id] = c
+	return l.changes(), newOwner, nil
+}
+
+// mayUse tells whether the container may run on what the variable says. mu is held.
+func (l *ledger) mayUse(c *container, u use) error {
+	known := l.claims[u.claim]
+	switch {
+	case known == nil:
+		return fmt.Errorf("claim %s is not prepared on this node", u.claim)
+	case !known.cpusOf(u.request).Equal(u.cpus):
+		return fmt.Errorf("%s has CPUs %s and the container's variable says %s", known, known.cpusOf(u.request), u.cpus)
+	case len(known.Pods) > 0 && !slices.Contains(known.Pods, c.pod):
+		return fmt.Errorf("%s is not for this pod", known)
+	case known.Owner != "" && known.Owner != c.pod:
+		return fmt.Errorf("%s already belongs to the pod %s", known, known.Owner)
+	}
+	if known.Sharing == cpuset.SharedByPod {
+		return nil
+	}
+	for _, other := range l.containers {
+		if other.id == c.id || other.pod == c.pod && other.own == c.own { // itself, or its own earlier run
+			continue
+		}
+		for _, o := range other.uses {
+			if o.claim == u.claim && (o.request < 0 || u.request < 0 || o.request == u.request) {
+				return fmt.Errorf("%s is in use by the container %s: to let containers of a pod share it, set cpuConfig.sharing to %q in the claim's configuration for %s",
+					known, other.name, cpuset.SharedByPod, cpuset.DriverName)
+			}
+		}
+	}
+	return nil
+}
+
+// changes lists the containers that don't have what they should, those first that
+// must give CPUs up, and takes for granted that the runtime carries it out; failed
+// takes that back. mu is held.
+func (l *ledger) changes() []change {
+	shared := l.shared()
+	var shrink, grow []change
+	for _, id := range slices.Sorted(maps.Keys(l.containers)) {
+		c := l.containers[id]
+		want := shared
+		if c.exclusive() {
+			want = c.cpus
+		}
+		if !c.stored || want.Empty() || c.applied.Equal(want) {
+			continue
+		}
+		if c.applied.Empty() || !c.applied.Within(want) {
+			shrink = append(shrink, change{id, want})
+		} else {
+			grow = append(grow, change{id, want})
+		}
+		c.applied, c.early = want, c.early || !c.started
+	}
+	return append(shrink, grow...)
+}
+
+// pending is changes, for whoever doesn't hold mu.
+func (l *ledger) pending() []change {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.changes()
+}
+
+// failed notes that the runtime didn't carry changes out; they will be tried again.
+func (l *ledger) failed(ids []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, id := range ids {
+		if c := l.containers[id]; c != nil {
+			c.applied = cpuset.Set{}
+		}
+	}
+}
+
+// stored notes that the runtime takes updates of the container from now on, and
+// tells whether there is one.
+func (l *ledger) stored(id string) (stale bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.containers[id]
+	if c == nil {
+		return false
+	}
+	c.stored = true
+	return !c.exclusive() && !c.applied.Equal(l.shared())
+}
+
+// started notes that the container runs.
+func (l *ledger) started(id string) (stale bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.containers[id]
+	if c == nil {
+		return false
+	}
+	c.stored, c.started = true, true
+	if c.early {
+		c.applied, c.early = cpuset.Set{}, false
+		return true
+	}
+	return !c.exclusive() && !c.applied.Equal(l.shared())
+}
+
+// ended notes that the container runs no more. Its CPUs stay its claim's.
+func (l *ledger) ended(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.containers, id)
+}
+
+// wanted is what a container that is being updated by kubelet must keep.
+func (l *ledger) wanted(id string) (cpuset.Set, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.containers[id]
+	if c == nil {
+		return cpuset.Set{}, false
+	}
+	if c.exclusive() {
+		return c.cpus, true
+	}
+	return l.shared(), true
+}
+
+// synchronize takes the containers that the runtime has for all there are. A
+// container whose variable isn't borne out by the ledger is shared; each refusal
+// is returned, and hinders no other container.
+func (l *ledger) synchronize(all []*container) (changes []change, refused []error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.containers = map[string]*container{}
+	for _, c := range all {
+		for _, u := range c.uses {
+			if err := l.mayUse(c, u); err != nil {
+				refused = append(refused, fmt.Errorf("container %s: %w", c.name, err))
+				c.uses = nil
+				break
+			}
+		}
+		for _, u := range c.uses {
+			known := *l.claims[u.claim]
+			c.cpus = c.cpus.Union(known.cpusOf(u.request))
+			known.Owner = c.pod
+			l.claims[u.claim] = &known
+		}
+		c.stored, c.applied = true, cpuset.Set{}
+		l.containers[c.id] = c
+	}
+	return l.changes(), refused
+}

@@ -1,0 +1,301 @@
+package dracpu
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+	"k8s.io/dynamic-resource-allocation/resourceslice"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	metadatav1beta1 "k8s.io/dynamic-resource-allocation/api/metadata/v1beta1"
+
+	"github.com/slinky-hpc/slinky/internal/observe/sysfs"
+	"github.com/slinky-hpc/slinky/internal/plan/cpuset"
+)
+
+// Options are what the driver needs to run. All roots are arguments.
+type Options struct {
+	Config   Config
+	NodeName string
+	Kube     kubernetes.Interface
+	Log      logr.Logger
+	// Sys is /sys, Proc is /proc.
+	Sys, Proc fs.FS
+	// KubeletRoot has the folders plugins and plugins_registry; CDIDir is where the runtime looks for CDI files.
+	KubeletRoot, CDIDir, NRISocket string
+	// Address serves health and metrics.
+	Address string
+	// Every is how often the machine is looked at for CPUs that come and go, and
+	// the API for claims that are gone.
+	Every time.Duration
+}
+
+// Run runs the driver until ctx ends. It serves kubelet only after it knows what
+// an earlier run has given away and which containers run.
+func Run(ctx context.Context, o Options) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	d, err := newDriver(o, stop)
+	if err != nil {
+		return err
+	}
+	if err := d.serve(ctx, o.Address); err != nil {
+		return err
+	}
+	background := make(chan struct{})
+	go func() {
+		defer close(background)
+		d.plugin.connect(ctx, o.NRISocket)
+	}()
+	defer func() { <-background }()
+	defer stop(nil)
+	go d.keepSaving(ctx)
+
+	select {
+	case <-ctx.Done():
+		return cause(ctx)
+	case <-d.node.state.first:
+	}
+	helper, err := d.register(ctx)
+	if err != nil {
+		return err
+	}
+	defer helper.Stop()
+	d.node.state.begin()
+	if err := d.publish(ctx, helper); err != nil {
+		return err
+	}
+	d.watch(ctx, helper)
+	return cause(ctx)
+}
+
+// cause: the end of a context that somebody has asked for is no error.
+func cause(ctx context.Context) error {
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+type driver struct {
+	Options
+	exposure cpuset.Exposure
+	dataDir  string
+	ledger   *ledger
+	node     *node
+	plugin   *plugin
+}
+
+func newDriver(o Options, stop context.CancelCauseFunc) (*driver, error) {
+	e, err := o.Config.exposure()
+	if err != nil {
+		return nil, err
+	}
+	root, err := checkRoot(o.KubeletRoot)
+	if err != nil {
+		return nil, err
+	}
+	o.KubeletRoot = root
+	d := &driver{Options: o, exposure: e, dataDir: filepath.Join(root, "plugins", cpuset.DriverName)}
+	machine, err := d.machine()
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range []string{d.dataDir, o.CDIDir} {
+		if err := os.MkdirAll(dir, 0o750); err != nil {
+			return nil, fmt.Errorf("make the driver's folder: %w", err)
+		}
+	}
+	boot, err := fs.ReadFile(o.Proc, "sys/kernel/random/boot_id")
+	if err != nil {
+		o.Log.Error(err, "The boot can't be told from earlier ones")
+	}
+	d.ledger = newLedger(d.dataDir, o.CDIDir, strings.TrimSpace(string(boot)), machine, o.Config.MinSharedCPUs)
+	if err := d.ledger.load(o.Log); err != nil {
+		return nil, err
+	}
+	d.assemble(stop)
+	return d, nil
+}
+
+func (d *driver) assemble(stop context.CancelCauseFunc) {
+	s, m := newState(), newMetrics(d.ledger)
+	c := d.Config
+	d.plugin = &plugin{
+		log: d.Log.WithName("nri"), ledger: d.ledger, state: s, metric: m,
+		threads: c.ThreadEnvironment, liftQuota: c.CFSQuota == "disable", memory: c.MemoryNodes == "local",
+		kick: make(chan struct{}, 1), saveSoon: make(chan struct{}, 1),
+	}
+	d.node = &node{log: d.Log.WithName("dra"), ledger: d.ledger, state: s, metric: m, stop: stop, changed: func() { wake(d.plugin.kick) }}
+	if policy := d.kubeletPolicy(); policy == "static" {
+		s.set(func(c *conditions) {
+			c.rival = "kubelet's cpuManagerPolicy is static and would move containers off their CPUs: set it to none, drain the node and remove cpu_manager_state"
+		})
+	}
+}
+
+// kubeletPolicy reads which CPU manager kubelet runs, if its state can be seen.
+func (d *driver) kubeletPolicy() string {
+	data, err := os.ReadFile(filepath.Join(d.KubeletRoot, "cpu_manager_state"))
+	var state struct {
+		PolicyName string `json:"policyName"`
+	}
+	if err != nil || json.Unmarshal(data, &state) != nil {
+		return ""
+	}
+	return state.PolicyName
+}
+
+func (d *driver) machine() (cpuset.Machine, error) {
+	top, err := sysfs.Read(d.Sys)
+	if err != nil {
+		return cpuset.Machine{}, err
+	}
+	m := cpuset.Machine{Topology: top, Exposure: d.exposure, Pool: d.NodeName, Devices: cpuset.Devices(top, d.exposure)}
+	if len(m.Devices) == 0 {
+		return m, fmt.Errorf("there is no CPU to offer: online are %s, reserved %s", top.All(), d.exposure.Reserved)
+	}
+	return m, nil
+}
+
+func (d *driver) register(ctx context.Context) (*kubeletplugin.Helper, error) {
+	helper, err := kubeletplugin.Start(ctx, d.node,
+		kubeletplugin.DriverName(cpuset.DriverName), kubeletplugin.NodeName(d.NodeName), kubeletplugin.KubeClient(d.Kube),
+		kubeletplugin.RegistrarDirectoryPath(filepath.Join(d.KubeletRoot, "plugins_registry")),
+		kubeletplugin.PluginDataDirectoryPath(d.dataDir), kubeletplugin.HealthService(true),
+		kubeletplugin.CDIDirectory(d.CDIDir),
+		kubeletplugin.EnableDeviceMetadata(true, []schema.GroupVersion{metadatav1beta1.SchemeGroupVersion}))
+	if err != nil {
+		return nil, fmt.Errorf("serve kubelet: %w", err)
+	}
+	return helper, nil
+}
+
+func (d *driver) publish(ctx context.Context, helper *kubeletplugin.Helper) error {
+	d.ledger.mu.Lock()
+	devices := d.ledger.machine.Devices
+	d.ledger.mu.Unlock()
+	var pool resourceslice.Pool
+	for _, list := range cpuset.Slices(devices, d.exposure) {
+		pool.Slices = append(pool.Slices, resourceslice.Slice{Devices: list})
+	}
+	if d.kubeletPolicy() == "static" {
+		pool.Slices = []resourceslice.Slice{{}} // Nobody must count on CPUs that kubelet hands out itself.
+	}
+	err := helper.PublishResources(ctx, resourceslice.DriverResources{Pools: map[string]resourceslice.Pool{d.NodeName: pool}})
+	if err != nil {
+		return fmt.Errorf("publish the CPUs: %w", err)
+	}
+	return nil
+}
+
+// keepSaving writes the checkpoint when the runtime's questions have changed it.
+func (d *driver) keepSaving(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.plugin.saveSoon:
+			if err := d.ledger.save(); err != nil {
+				d.Log.Error(err, "Which pods use the claims can't be written down")
+			}
+		}
+	}
+}
+
+// watch follows kubelet's registration, the machine and the API until ctx ends.
+func (d *driver) watch(ctx context.Context, helper *kubeletplugin.Helper) {
+	again, look := time.NewTicker(d.Every), time.NewTicker(time.Second)
+	defer again.Stop()
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+			s := helper.RegistrationStatus()
+			d.node.state.set(func(c *conditions) { c.registered = s != nil && s.PluginRegistered })
+		case <-again.C:
+			d.followMachine(ctx, helper)
+			d.dropGone(ctx)
+		}
+	}
+}
+
+// followMachine publishes anew when CPUs have come or gone.
+func (d *driver) followMachine(ctx context.Context, helper *kubeletplugin.Helper) {
+	online, err := sysfs.Online(d.Sys)
+	if err == nil {
+		d.ledger.mu.Lock()
+		same := online.Equal(d.ledger.machine.Topology.All())
+		d.ledger.mu.Unlock()
+		if same {
+			return
+		}
+		var m cpuset.Machine
+		if m, err = d.machine(); err == nil {
+			d.Log.Info("CPUs have come or gone", "online", m.Topology.All().String())
+			d.ledger.setMachine(m)
+			wake(d.plugin.kick)
+			err = d.publish(ctx, helper)
+		}
+	}
+	if err != nil {
+		d.Log.Error(err, "The machine's CPUs can't be followed")
+	}
+}
+
+// dropGone frees the claims that were deleted while the driver or kubelet was away.
+// Only a claim that the API says isn't there, or is another by now, is gone.
+func (d *driver) dropGone(ctx context.Context) {
+	for _, c := range d.ledger.unused() {
+		if c.Name == "" {
+			continue
+		}
+		rc, err := d.Kube.ResourceV1().ResourceClaims(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{})
+		if err != nil && !apierrors.IsNotFound(err) || err == nil && rc.UID == c.UID {
+			continue
+		}
+		d.Log.Info("A claim is gone from the API; its CPUs are free", "claim", c.String(), "uid", c.UID)
+		if err := d.ledger.unprepare(c.UID); err != nil {
+			d.Log.Error(err, "The claim can't be dropped", "claim", c.String())
+		}
+		wake(d.plugin.kick)
+	}
+}
+
+// serve answers probes and scrapes until ctx ends. On a port of the node somebody
+// else may listen: then the driver says so and ends, rather than being probed there.
+func (d *driver) serve(ctx context.Context, address string) error {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("serve health and metrics: %w: choose another port by --bind-address (healthzPort of the chart)", err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/healthz", d.node.state.alive)
+	mux.HandleFunc("/readyz", d.node.state.ready)
+	mux.Handle("/metrics", promhttp.HandlerFor(d.node.metric.registry, promhttp.HandlerOpts{}))
+	server := &http.Server{Handler: mux, IdleTimeout: 2 * time.Minute, ReadTimeout: 10 * time.Second, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second}
+	context.AfterFunc(ctx, func() { _ = server.Close() })
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			d.node.stop(fmt.Errorf("serve health and metrics: %w", err))
+		}
+	}()
+	return nil
+}

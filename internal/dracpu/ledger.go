@@ -1,0 +1,319 @@
+package dracpu
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/go-logr/logr"
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/slinky-hpc/slinky/internal/plan/cpuset"
+)
+
+// ledger knows who has which CPUs of the node. Its memory is guarded by mu, which
+// is never held while a file is written or the runtime is called; saving orders
+// the writers of the checkpoint.
+type ledger struct {
+	checkpoint string // file
+	cdiDir     string
+	bootID     string
+	// minShared is how many CPUs claims must leave for containers without one.
+	minShared int
+
+	saving sync.Mutex
+	mu     sync.Mutex
+	// machine is what is offered now; claims keep what they have when it changes.
+	machine    cpuset.Machine
+	claims     map[types.UID]*claim
+	containers map[string]*container
+}
+
+func newLedger(dataDir, cdiDir, bootID string, m cpuset.Machine, minShared int) *ledger {
+	return &ledger{
+		checkpoint: filepath.Join(dataDir, "checkpoint.json"), cdiDir: cdiDir, bootID: bootID, machine: m, minShared: minShared,
+		claims: map[types.UID]*claim{}, containers: map[string]*container{},
+	}
+}
+
+// load reads what an earlier run has left: the checkpoint, and the CDI files of
+// claims that it doesn't know, since the published driver writes no checkpoint.
+// After a reboot nothing of it holds; kubelet prepares anew.
+func (l *ledger) load(log logr.Logger) error {
+	d, err := readCheckpoint(l.checkpoint)
+	switch {
+	case errors.Is(err, errNoCheckpoint):
+	case err != nil:
+		// What it said is also in the CDI files, but for the names.
+		log.Error(err, "The checkpoint is set aside; claims are taken from the CDI files")
+		if err := os.Rename(l.checkpoint, l.checkpoint+".broken"); err != nil {
+			return fmt.Errorf("set the broken checkpoint aside: %w", err)
+		}
+	case d.BootID != "" && l.bootID != "" && d.BootID != l.bootID:
+		log.Info("The machine has been started anew; what was prepared before is void", "claims", len(d.Claims))
+		for _, c := range d.Claims {
+			if err := removeCDI(l.cdiDir, c.UID); err != nil {
+				return err
+			}
+		}
+		d.Claims = nil
+	}
+	l.mu.Lock()
+	for _, c := range d.Claims {
+		l.adopt(log, c)
+	}
+	seeds, broken := readCDI(l.cdiDir)
+	for _, err := range broken {
+		log.Error(err, "A CDI file can't be used")
+	}
+	for _, c := range seeds {
+		if l.claims[c.UID] == nil {
+			l.adopt(log, c)
+		}
+	}
+	all := slices.Collect(maps.Values(l.claims))
+	l.mu.Unlock()
+	for _, c := range all {
+		if err := writeCDI(l.cdiDir, c); err != nil {
+			return err
+		}
+	}
+	return l.save()
+}
+
+// adopt takes a claim of an earlier run over. mu is held.
+func (l *ledger) adopt(log logr.Logger, c *claim) {
+	for _, other := range l.claims {
+		if other.cpus().Overlaps(c.cpus()) {
+			log.Error(nil, "Two claims have the same CPUs; the second is not taken over", "first", other.String(), "second", c.String(),
+				"cpus", other.cpus().Intersect(c.cpus()).String())
+			return
+		}
+	}
+	l.claims[c.UID] = c
+}
+
+func (l *ledger) save() error {
+	l.saving.Lock()
+	defer l.saving.Unlock()
+	l.mu.Lock()
+	d := checkpointData{BootID: l.bootID, Claims: make([]*claim, 0, len(l.claims))}
+	for _, c := range l.sorted() {
+		kept := *c
+		d.Claims = append(d.Claims, &kept)
+	}
+	l.mu.Unlock()
+	return writeCheckpoint(l.checkpoint, d)
+}
+
+// sorted lists the claims by UID. mu is held.
+func (l *ledger) sorted() []*claim {
+	return slices.SortedFunc(maps.Values(l.claims), func(a, b *claim) int { return cmp.Compare(a.UID, b.UID) })
+}
+
+// held lists what claims have. mu is held.
+func (l *ledger) held() []cpuset.Held {
+	out := make([]cpuset.Held, 0, len(l.claims))
+	for _, c := range l.sorted() {
+		out = append(out, cpuset.Held{Holder: c.String(), CPUs: c.cpus()})
+	}
+	return out
+}
+
+// prepare gives the claim its CPUs, once: all of it is done, in memory, checkpoint
+// and CDI file, or nothing. A claim without a device of ours gets none and nil.
+func (l *ledger) prepare(rc *resourceapi.ResourceClaim) (*claim, error) {
+	c, isNew, err := l.reserve(rc)
+	if err != nil || c == nil {
+		return nil, err
+	}
+	err = l.save()
+	if err == nil {
+		err = writeCDI(l.cdiDir, c)
+	}
+	if err != nil {
+		if isNew {
+			l.forget(c.UID)
+			err = errors.Join(err, removeCDI(l.cdiDir, c.UID), l.save())
+		}
+		return nil, err
+	}
+	return c, nil
+}
+
+func (l *ledger) reserve(rc *resourceapi.ResourceClaim) (_ *claim, isNew bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	pods := podsOf(rc)
+	if known := l.claims[rc.UID]; known != nil {
+		if err := known.isFor(rc); err != nil {
+			return nil, false, err
+		}
+		next := *known
+		next.Namespace, next.Name, next.Pods = rc.Namespace, rc.Name, pods
+		next.Grants = known.named(rc)
+		l.claims[rc.UID] = &next
+		return &next, false, nil
+	}
+	grants, sharing, err := l.machine.Resolve(rc, l.held())
+	if err != nil || len(grants) == 0 {
+		return nil, false, err
+	}
+	c := &claim{UID: rc.UID, Namespace: rc.Namespace, Name: rc.Name, Pods: pods, Sharing: sharing, Grants: grants}
+	if left := l.free().Minus(c.cpus()).Len(); left < l.minShared {
+		return nil, false, fmt.Errorf("its %d CPUs would leave %d for containers without a claim, and minSharedCPUs is %d", c.cpus().Len(), left, l.minShared)
+	}
+	l.claims[c.UID] = c
+	return c, true, nil
+}
+
+// isFor checks that the claim has not been allocated anew since it was prepared.
+// Of a claim that only a CDI file told of, the devices are not known.
+func (c *claim) isFor(rc *resourceapi.ResourceClaim) error {
+	if rc.Status.Allocation == nil {
+		return errors.New("the claim is not allocated")
+	}
+	var was, is []string
+	for _, r := range rc.Status.Allocation.Devices.Results {
+		if r.Driver == cpuset.DriverName {
+			is = append(is, r.Request+"="+r.Device)
+		}
+	}
+	for _, g := range c.Grants {
+		if g.Device == "" {
+			return nil
+		}
+		was = append(was, g.Request+"="+g.Device)
+	}
+	if !slices.Equal(was, is) {
+		return fmt.Errorf("it was prepared with the devices %s and is allocated %s now: delete the pod, so that it can be prepared anew",
+			strings.Join(was, " "), strings.Join(is, " "))
+	}
+	return nil
+}
+
+// named fills the names of the requests in where a CDI file told only of the CPUs.
+func (c *claim) named(rc *resourceapi.ResourceClaim) []cpuset.Grant {
+	is := &claim{}
+	for _, r := range rc.Status.Allocation.Devices.Results {
+		if r.Driver == cpuset.DriverName {
+			is.Grants = append(is.Grants, cpuset.Grant{Request: r.Request})
+		}
+	}
+	names := is.requests()
+	if c.Grants[0].Device != "" || len(names) != len(c.Grants) {
+		return c.Grants
+	}
+	grants := slices.Clone(c.Grants)
+	for i := range grants {
+		grants[i].Request = names[i]
+	}
+	return grants
+}
+
+func podsOf(rc *resourceapi.ResourceClaim) []types.UID {
+	var out []types.UID
+	for _, r := range rc.Status.ReservedFor {
+		if r.APIGroup == "" && r.Resource == "pods" {
+			out = append(out, r.UID)
+		}
+	}
+	return out
+}
+
+func (l *ledger) forget(uid types.UID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.claims, uid)
+}
+
+// unprepare frees a claim's CPUs. If its file can't be removed they stay taken, and kubelet asks again.
+func (l *ledger) unprepare(uid types.UID) error {
+	if err := removeCDI(l.cdiDir, uid); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	old := l.claims[uid]
+	delete(l.claims, uid)
+	l.mu.Unlock()
+	if old == nil {
+		return nil
+	}
+	if err := l.save(); err != nil {
+		l.mu.Lock()
+		l.claims[uid] = old
+		l.mu.Unlock()
+		return err
+	}
+	return nil
+}
+
+// free is what no claim has and nobody has reserved. mu is held.
+func (l *ledger) free() cpuset.Set {
+	free := l.machine.Topology.All().Minus(l.machine.Exposure.Reserved)
+	for _, c := range l.claims {
+		free = free.Minus(c.cpus())
+	}
+	return free
+}
+
+// shared is where containers without a claim run: on what is free, else on the
+// reserved CPUs. It is empty if there is neither. mu is held.
+func (l *ledger) shared() cpuset.Set {
+	if free := l.free(); !free.Empty() {
+		return free
+	}
+	reserved := l.machine.Topology.All().Intersect(l.machine.Exposure.Reserved)
+	for _, c := range l.claims {
+		reserved = reserved.Minus(c.cpus())
+	}
+	return reserved
+}
+
+// setMachine takes a change of the machine or of what is reserved. Claims keep their CPUs.
+func (l *ledger) setMachine(m cpuset.Machine) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.machine = m
+}
+
+// memoryNodes are the NUMA nodes of the CPUs.
+func (l *ledger) memoryNodes(cpus cpuset.Set) cpuset.Set {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.machine.Topology.MemoryNodes(cpus)
+}
+
+// counts are for the metrics.
+func (l *ledger) counts() (claims, allocated, shared, reserved, containers int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.claims {
+		allocated += c.cpus().Len()
+	}
+	return len(l.claims), allocated, l.shared().Len(), l.machine.Topology.All().Intersect(l.machine.Exposure.Reserved).Len(), len(l.containers)
+}
+
+// unused lists the claims that no container uses.
+func (l *ledger) unused() []*claim {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []*claim
+	for _, c := range l.sorted() {
+		inUse := false
+		for _, other := range l.containers {
+			inUse = inUse || slices.ContainsFunc(other.uses, func(u use) bool { return u.claim == c.UID })
+		}
+		if !inUse {
+			out = append(out, c)
+		}
+	}
+	return out
+}

@@ -1,0 +1,293 @@
+package dracpu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/slinky-hpc/slinky/internal/plan/cpuset"
+)
+
+// plugin is the driver as the container runtime sees it. The runtime waits for
+// each answer and holds its own lock meanwhile, so no method asks it for anything.
+type plugin struct {
+	log    logr.Logger
+	ledger *ledger
+	state  *state
+	metric *metrics
+	// threads: containers are told how many threads to start. liftQuota and
+	// memory: exclusive containers have no CFS quota, and memory of their own nodes only.
+	threads, liftQuota, memory bool
+	// kick wakes the goroutine that tells the runtime of changes; saveSoon the one that writes the checkpoint.
+	kick, saveSoon chan struct{}
+}
+
+// wake is a send that never waits: one that is pending is enough.
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Synchronize hears of all pods and containers when the connection is made.
+func (p *plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
+	defer p.metric.hook("synchronize")()
+	byID := make(map[string]*api.PodSandbox, len(pods))
+	for _, pod := range pods {
+		byID[pod.GetId()] = pod
+	}
+	var all []*container
+	for _, c := range containers {
+		if c.GetState() == api.ContainerState_CONTAINER_STOPPED {
+			continue
+		}
+		known, err := p.describe(byID[c.GetPodSandboxId()], c)
+		if err != nil {
+			p.log.Error(err, "The container runs with those that have no claim", "container", known.name)
+			known.uses = nil
+		}
+		known.started = c.GetState() != api.ContainerState_CONTAINER_CREATED
+		all = append(all, known)
+	}
+	changes, refused := p.ledger.synchronize(all)
+	for _, err := range refused {
+		p.log.Error(err, "The container runs with those that have no claim")
+	}
+	p.log.Info("The container runtime has told of its containers", "pods", len(pods), "containers", len(all), "changes", len(changes))
+	p.state.set(func(s *conditions) { s.synchronized = true })
+	return updates(changes), nil
+}
+
+func (p *plugin) describe(pod *api.PodSandbox, c *api.Container) (*container, error) {
+	out := &container{
+		id: c.GetId(), pod: types.UID(pod.GetUid()), own: c.GetName(), name: pod.GetNamespace() + "/" + pod.GetName() + "/" + c.GetName(),
+	}
+	var err error
+	out.uses, err = usesIn(c.GetEnv())
+	return out, err
+}
+
+// CreateContainer gives a container its CPUs before it exists, and shrinks others first.
+func (p *plugin) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+	defer p.metric.hook("create")()
+	known, err := p.describe(pod, c)
+	var changes []change
+	var newOwner bool
+	if err == nil {
+		changes, newOwner, err = p.ledger.admit(known)
+	}
+	if err != nil {
+		p.log.Error(err, "The container is refused", "container", known.name)
+		p.metric.refused.Inc()
+		return nil, nil, fmt.Errorf("%s: container %s: %w", cpuset.DriverName, known.name, err)
+	}
+	if newOwner {
+		wake(p.saveSoon)
+	}
+	p.log.V(2).Info("A container is made", "container", known.name, "cpus", known.applied.String(), "exclusive", known.exclusive(), "changes", len(changes))
+	return p.adjust(known, c.GetEnv()), updates(changes), nil
+}
+
+func (p *plugin) adjust(c *container, env []string) *api.ContainerAdjustment {
+	a := &api.ContainerAdjustment{}
+	a.SetLinuxCPUSetCPUs(c.applied.String())
+	if !c.exclusive() {
+		return a
+	}
+	if p.liftQuota {
+		a.SetLinuxCPUQuota(-1)
+	}
+	if nodes := p.ledger.memoryNodes(c.cpus); p.memory && !nodes.Empty() {
+		a.SetLinuxCPUSetMems(nodes.String())
+	}
+	add, remove := environment(env, c.uses, c.cpus, p.threads)
+	for _, name := range remove {
+		a.RemoveEnv(name)
+	}
+	for _, v := range add {
+		a.AddEnv(v.name, v.value)
+	}
+	return a
+}
+
+// PostCreateContainer: until now the runtime has dropped updates of the container.
+func (p *plugin) PostCreateContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
+	if p.ledger.stored(c.GetId()) {
+		wake(p.kick)
+	}
+	return nil
+}
+
+// PostStartContainer: what was changed while the container was being started may have missed it.
+func (p *plugin) PostStartContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
+	if p.ledger.started(c.GetId()) {
+		wake(p.kick)
+	}
+	return nil
+}
+
+// UpdateContainer: kubelet changes a container's resources. Its CPUs stay as they are.
+func (p *plugin) UpdateContainer(_ context.Context, pod *api.PodSandbox, c *api.Container, r *api.LinuxResources) ([]*api.ContainerUpdate, error) {
+	want, ok := p.ledger.wanted(c.GetId())
+	if !ok || want.Empty() {
+		return nil, nil
+	}
+	if asked := r.GetCpu().GetCpus(); asked != "" && asked != want.String() {
+		// Only the static CPU manager does that.
+		p.log.Error(nil, "Somebody else sets CPUs of containers; set kubelet's cpuManagerPolicy to none", "pod", pod.GetNamespace()+"/"+pod.GetName(),
+			"container", c.GetName(), "asked", asked, "kept", want.String())
+		p.state.set(func(s *conditions) {
+			s.rival = "kubelet, or another NRI plugin, sets CPUs of containers too: cpuManagerPolicy must be none"
+		})
+	}
+	return updates([]change{{c.GetId(), want}}), nil
+}
+
+// StopContainer hears of a container's end, whoever has ended it.
+func (p *plugin) StopContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
+	p.ledger.ended(c.GetId())
+	return nil, nil
+}
+
+// RemoveContainer hears of the removal of one whose end was missed.
+func (p *plugin) RemoveContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
+	p.ledger.ended(c.GetId())
+	return nil
+}
+
+func updates(changes []change) []*api.ContainerUpdate {
+	out := make([]*api.ContainerUpdate, 0, len(changes))
+	for _, c := range changes {
+		u := &api.ContainerUpdate{}
+		u.SetContainerId(c.id)
+		u.SetLinuxCPUSetCPUs(c.cpus.String())
+		out = append(out, u)
+	}
+	return out
+}
+
+// connect keeps the connection to the runtime until ctx ends. It never gives up:
+// without it containers start with all CPUs.
+func (p *plugin) connect(ctx context.Context, socket string) {
+	for wait := firstWait; ctx.Err() == nil; {
+		began := time.Now()
+		err := p.connectOnce(ctx, socket)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > lastWait {
+			wait = firstWait
+		}
+		p.log.Error(err, "There is no connection to the container runtime", "socket", socket, "next", wait.String())
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait/2 + rand.N(wait)):
+		}
+		wait = min(2*wait, lastWait)
+	}
+}
+
+const (
+	firstWait = 100 * time.Millisecond
+	lastWait  = 30 * time.Second
+	retry     = time.Second
+)
+
+func (p *plugin) connectOnce(ctx context.Context, socket string) error {
+	lost := make(chan struct{}, 1)
+	s, err := stub.New(p, stub.WithPluginName(cpuset.DriverName), stub.WithPluginIdx("00"), stub.WithSocketPath(socket),
+		stub.WithLogger(nriLogger{p.log}), stub.WithOnClose(func() { wake(lost) }))
+	if err != nil {
+		return err
+	}
+	// The stub's Run would wait for its own server alone, so the end of the connection is watched here.
+	if err := start(ctx, s); err != nil {
+		return fmt.Errorf("register by NRI: %w", err)
+	}
+	defer s.Stop()
+	p.state.set(func(c *conditions) { c.connected = true })
+	p.metric.connected.Set(1)
+	defer func() {
+		p.state.set(func(c *conditions) { c.connected, c.synchronized = false, false })
+		p.metric.connected.Set(0)
+	}()
+	p.apply(ctx, s, lost)
+	return errors.New("the connection has been closed")
+}
+
+// start gives the runtime a time to answer in: the stub waits for ever for one that
+// accepts the registration and goes away.
+func start(ctx context.Context, s stub.Stub) error {
+	done := make(chan error, 1)
+	go func() { done <- s.Start(ctx) }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(2 * s.RegistrationTimeout()):
+		return errors.New("the runtime doesn't answer")
+	}
+}
+
+// apply tells the runtime of changes that no answer could carry, until the connection ends.
+func (p *plugin) apply(ctx context.Context, s stub.Stub, lost <-chan struct{}) {
+	again := time.NewTicker(retry)
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-lost:
+			return
+		case <-p.kick:
+		case <-again.C: // for those that failed
+		}
+		if !p.state.get().synchronized {
+			continue
+		}
+		changes := p.ledger.pending()
+		if len(changes) == 0 {
+			continue
+		}
+		failed, err := s.UpdateContainers(updates(changes))
+		var ids []string
+		for _, u := range failed {
+			ids = append(ids, u.GetContainerId())
+		}
+		if err != nil {
+			for _, c := range changes {
+				ids = append(ids, c.id)
+			}
+		}
+		p.metric.updates.Add(float64(len(changes)))
+		p.metric.updatesFailed.Add(float64(len(ids)))
+		p.ledger.failed(ids)
+		p.log.V(2).Info("Containers have got other CPUs", "changed", len(changes), "failed", len(ids), "error", err)
+	}
+}
+
+// nriLogger writes the stub's messages to the driver's log.
+type nriLogger struct{ log logr.Logger }
+
+func (l nriLogger) Debugf(_ context.Context, format string, args ...any) {
+	l.log.V(6).Info(fmt.Sprintf(format, args...))
+}
+
+func (l nriLogger) Infof(_ context.Context, format string, args ...any) {
+	l.log.V(4).Info(fmt.Sprintf(format, args...))
+}
+
+func (l nriLogger) Warnf(_ context.Context, format string, args ...any) {
+	l.log.Info(fmt.Sprintf(format, args...))
+}
+
+func (l nriLogger) Errorf(_ context.Context, format string, args ...any) {
+	l.log.Error(nil, fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,177 @@
+package dracpu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+	"k8s.io/dynamic-resource-allocation/resourceslice"
+
+	"github.com/slinky-hpc/slinky/internal/plan/cpuset"
+)
+
+// node is the driver as kubelet sees it.
+type node struct {
+	log     logr.Logger
+	ledger  *ledger
+	state   *state
+	metric  *metrics
+	changed func() // claims have come or gone
+	stop    context.CancelCauseFunc
+}
+
+// PrepareResourceClaims gives each claim its CPUs. One that fails hinders no other.
+func (n *node) PrepareResourceClaims(_ context.Context, claims []*resourceapi.ResourceClaim) (map[types.UID]kubeletplugin.PrepareResult, error) {
+	out := map[types.UID]kubeletplugin.PrepareResult{}
+	for _, rc := range claims {
+		began := time.Now()
+		c, err := n.prepare(rc)
+		n.metric.prepared.WithLabelValues(result(err)).Inc()
+		if err != nil {
+			err = fmt.Errorf("prepare claim %s/%s: %w", rc.Namespace, rc.Name, err)
+			n.log.Error(err, "A claim can't be prepared")
+			out[rc.UID] = kubeletplugin.PrepareResult{Err: err}
+			continue
+		}
+		n.metric.seconds.Observe(time.Since(began).Seconds())
+		if c == nil {
+			out[rc.UID] = kubeletplugin.PrepareResult{}
+			continue
+		}
+		n.metric.size.Observe(float64(c.cpus().Len()))
+		n.log.Info("A claim is prepared", "claim", c.String(), "uid", c.UID, "cpus", c.cpus().String(), "took", time.Since(began).String())
+		out[rc.UID] = kubeletplugin.PrepareResult{Devices: n.answer(c, rc)}
+	}
+	n.changed()
+	return out, nil
+}
+
+func (n *node) prepare(rc *resourceapi.ResourceClaim) (*claim, error) {
+	if !n.state.get().synchronized {
+		return nil, errors.New("the container runtime is not connected by NRI: the container would start with all CPUs")
+	}
+	return n.ledger.prepare(rc)
+}
+
+// answer names a CDI device for each allocated device. A container that names a
+// request gets that request's CPUs; one that names the whole claim gets all.
+func (n *node) answer(c *claim, rc *resourceapi.ResourceClaim) []kubeletplugin.Device {
+	names := c.requests()
+	var out []kubeletplugin.Device
+	for _, r := range rc.Status.Allocation.Devices.Results {
+		if r.Driver != cpuset.DriverName {
+			continue
+		}
+		i := -1
+		if len(names) > 1 {
+			i = slices.Index(names, r.Request)
+		}
+		out = append(out, kubeletplugin.Device{
+			Requests: []string{r.Request}, PoolName: r.Pool, DeviceName: r.Device, ShareID: r.ShareID,
+			CDIDeviceIDs: []string{cdiKind + "=" + cdiName(c.UID, i)},
+			Metadata:     &kubeletplugin.DeviceMetadata{Attributes: n.ledger.metadata(r.Device, c.cpusOf(i))},
+		})
+	}
+	return out
+}
+
+// metadata is what a container reads about its device: what the slice says, and the CPUs.
+func (l *ledger) metadata(device string, cpus cpuset.Set) map[string]resourceapi.DeviceAttribute {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := map[string]resourceapi.DeviceAttribute{}
+	for _, d := range l.machine.Devices {
+		if d.Name != device {
+			continue
+		}
+		for name, a := range d.Attributes {
+			out[string(name)] = a
+		}
+	}
+	if l.machine.Exposure.Mode == cpuset.Grouped {
+		out["dra.cpu/allocatedNumCPUs"] = resourceapi.DeviceAttribute{IntValue: new(int64(cpus.Len()))}
+	}
+	if list := cpus.String(); len(list) <= resourceapi.DeviceAttributeMaxValueLength {
+		out["dra.cpu/cpus"] = resourceapi.DeviceAttribute{StringValue: &list}
+	}
+	return out
+}
+
+// UnprepareResourceClaims frees what the claims have. One that isn't known is free.
+func (n *node) UnprepareResourceClaims(_ context.Context, claims []kubeletplugin.NamespacedObject) (map[types.UID]error, error) {
+	out := map[types.UID]error{}
+	for _, rc := range claims {
+		err := n.ledger.unprepare(rc.UID)
+		n.metric.unprepared.WithLabelValues(result(err)).Inc()
+		n.log.Info("A claim is given back", "claim", rc.String(), "uid", rc.UID, "error", err)
+		out[rc.UID] = err
+	}
+	n.changed()
+	return out, nil
+}
+
+// HandleError hears of what goes wrong in the background.
+func (n *node) HandleError(_ context.Context, err error, msg string) {
+	var dropped *resourceslice.DroppedFieldsError
+	switch {
+	case errors.As(err, &dropped):
+		err = fmt.Errorf("%w: switch the feature gates %s on, or use cpuDeviceMode: individual", err, strings.Join(dropped.DisabledFeatures(), ", "))
+		n.state.set(func(c *conditions) { c.published = err.Error() })
+	case !errors.Is(err, kubeletplugin.ErrRecoverable):
+		n.stop(fmt.Errorf("%s: %w", msg, err))
+	}
+	n.log.Error(err, msg)
+}
+
+// healthEvery is well within what kubelet waits for.
+const healthEvery = 10 * time.Second
+
+// WatchHealthStatus tells kubelet that devices whose CPUs are all online are healthy.
+func (n *node) WatchHealthStatus(ctx context.Context, reports chan<- kubeletplugin.DeviceHealthReport) error {
+	again := time.NewTicker(healthEvery)
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case reports <- n.ledger.health(time.Now()):
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-again.C:
+		}
+	}
+}
+
+// health: what the machine has is healthy; of what claims have and the machine hasn't any more, it says which CPUs.
+func (l *ledger) health(now time.Time) kubeletplugin.DeviceHealthReport {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	online := l.machine.Topology.All()
+	byDevice := map[string]kubeletplugin.DeviceHealth{}
+	for _, d := range l.machine.Devices {
+		byDevice[d.Name] = kubeletplugin.DeviceHealth{PoolName: l.machine.Pool, DeviceName: d.Name, Health: kubeletplugin.HealthStatusHealthy, LastUpdated: now}
+	}
+	for _, c := range l.sorted() {
+		for _, g := range c.Grants {
+			if gone := g.CPUs.Minus(online); !gone.Empty() && g.Device != "" {
+				byDevice[g.Device] = kubeletplugin.DeviceHealth{PoolName: l.machine.Pool, DeviceName: g.Device,
+					Health: kubeletplugin.HealthStatusUnhealthy, LastUpdated: now, Message: "CPUs " + gone.String() + " are offline"}
+			}
+		}
+	}
+	var out kubeletplugin.DeviceHealthReport
+	for _, name := range slices.Sorted(maps.Keys(byDevice)) {
+		out.Devices = append(out.Devices, byDevice[name])
+	}
+	return out
+}
