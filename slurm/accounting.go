@@ -150,3 +150,10 @@ type Accounting interface {
 	Associations
 	QOSes
 }
+
+// JobHistory changes what the accounting database holds of jobs.
+type JobHistory interface {
+	// SetDerivedExitCode sets the exit code, from 0 to 255, that sacct shows of the newest
+	// job with an id as DerivedExitCode. The job may run or have ended.
+	SetDerivedExitCode(ctx context.Context, id uint32, code uint8) error
+}

@@ -253,6 +253,24 @@ const (
 	ReasonReservationNotExists = "NotExists"
 )
 
+// Reasons of a bridge's pod that has its node, in its conditions and events.
+const (
+	// ReasonSlurmJobLost: Slurm has no record of the pod's job any more.
+	ReasonSlurmJobLost = "SlurmJobLost"
+	// ReasonSlurmPreempted and the next ones are why a pod was deleted, in its condition DisruptionTarget.
+	ReasonSlurmPreempted      = "SlurmPreempted"
+	ReasonSlurmSuspended      = "SlurmSuspended"
+	ReasonSlurmAllocationLost = "SlurmAllocationLost"
+	ReasonSlurmTimeLimit      = "SlurmTimeLimit"
+	ReasonSlurmNodeFail       = "SlurmNodeFail"
+	ReasonSlurmDeadline       = "SlurmDeadline"
+	ReasonSlurmOutOfMemory    = "SlurmOutOfMemory"
+	ReasonSlurmCancelled      = "SlurmCancelled"
+	ReasonSlurmJobEnded       = "SlurmJobEnded"
+	// ReasonNodeUnreachable: the pod is to end, but its node doesn't answer.
+	ReasonNodeUnreachable = "NodeUnreachable"
+)
+
 // Reasons of the operator's events.
 const (
 	EventSyncFailed          = "SyncFailed"

@@ -45,19 +45,25 @@ type world struct {
 	t     *testing.T
 	kube  kubernetes.Interface
 	slurm *rest.Client
+	// cluster has the daemons behind slurm.
+	cluster *slurmtest.Cluster
 
 	settings               config.Config
 	keyFile                string
 	profile                string
 	controllers, scheduler *restclient.Config
 	cancel                 context.CancelFunc
-	running                sync.WaitGroup
+	// patience is how long to wait for what must come.
+	patience time.Duration
+	running  sync.WaitGroup
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T) *world { return newWorldOn(t, slurmtest.Options{}) }
+
+func newWorldOn(t *testing.T, o slurmtest.Options) *world {
 	server := apitest.Start(t, "feature-gates=GenericWorkload=true", "runtime-config=scheduling.k8s.io/v1beta1=true")
-	cluster := slurmtest.Start(t, slurmtest.Options{})
-	w := &world{t: t, kube: kubernetes.NewForConfigOrDie(server.Config), slurm: cluster.Client(t, "root")}
+	cluster := slurmtest.Start(t, o)
+	w := &world{t: t, kube: kubernetes.NewForConfigOrDie(server.Config), slurm: cluster.Client(t, "root"), cluster: cluster, patience: 20 * time.Second}
 	for i := range 3 {
 		w.addNode(fmt.Sprintf("w%d", i+1))
 	}
@@ -236,7 +242,7 @@ var errWait = errors.New("not yet")
 // eventually waits until check returns nil, and fails the test if it doesn't.
 func (w *world) eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
-	deadline := time.NewTimer(20 * time.Second)
+	deadline := time.NewTimer(w.patience)
 	defer deadline.Stop()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

@@ -2,6 +2,8 @@ package controller
 
 import (
 	"context"
+	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -26,7 +28,9 @@ import (
 
 // Slurm is what the controllers do there.
 type Slurm interface {
+	UpdateJob(ctx context.Context, id uint32, req slurm.JobRequest) error
 	CancelJobs(ctx context.Context, ids ...uint32) error
+	SetDerivedExitCode(ctx context.Context, id uint32, code uint8) error
 	CreateNode(ctx context.Context, n slurm.NodeCreate) error
 	UpdateNode(ctx context.Context, name string, u slurm.NodeUpdate) error
 	DeleteNode(ctx context.Context, name string) error
@@ -36,6 +40,8 @@ type Slurm interface {
 type View interface {
 	Job(id uint32) (slurm.Job, bool)
 	Jobs() []slurm.Job
+	// Generation counts the readings of jobs.
+	Generation() uint64
 	Node(name string) (slurm.Node, bool)
 	// RefreshJob and RefreshNode read one from Slurm now; false if Slurm doesn't know it.
 	RefreshJob(ctx context.Context, id uint32) (bool, error)
@@ -73,7 +79,11 @@ type Bridge struct {
 	jobs  ear[uint32]
 	nodes ear[string]
 	// slices tells whether the API server has ResourceSlices.
-	slices bool
+	slices   bool
+	outcomes outcomes
+	exits    exitQueue
+	// indexed is a generation of the view all of whose jobs are in the index.
+	indexed atomic.Uint64
 }
 
 // ear passes keys from Slurm's changes to a controller's queue.
@@ -110,6 +120,10 @@ func Add(ctx context.Context, mgr manager.Manager, c Config) (*Bridge, error) {
 	b := &Bridge{
 		Config: c,
 		pods:   make(ear[types.NamespacedName]), jobs: make(ear[uint32]), nodes: make(ear[string]),
+		exits: newExitQueue(),
+	}
+	if err := mgr.Add(manager.RunnableFunc(b.accountExits)); err != nil {
+		return nil, err
 	}
 	var err error
 	if b.slices, err = servesSlices(mgr); err != nil {
@@ -134,21 +148,40 @@ func (b *Bridge) JobChanged(ctx context.Context, id uint32) {
 		b.Index.Drop(id)
 		return
 	}
-	if !b.Index.Put(j) {
+	before, _ := b.Index.Get(id)
+	mark, ours := workload.Owned(j, b.Index.Cluster())
+	b.Index.Put(j)
+	c, named := workload.ParseComment(j)
+	if !named || c.Mark != nil && !ours {
 		return
 	}
-	b.jobs.tell(ctx, j.ID)
-	if !j.States.JobEnded() {
-		return
+	if ours {
+		b.jobs.tell(ctx, j.ID)
 	}
-	c, _ := workload.ParseComment(j)
-	for _, name := range c.Pods {
-		b.pods.tell(ctx, podName(name))
+	ended := j.States.JobEnded()
+	if ended {
+		b.forget(mark)
+	}
+	// What a job that waits says of itself is nothing to its pods, unless it had its nodes before.
+	if ended || !ours || !j.PreemptTime.IsZero() || j.States.Has(slurm.JobSuspended) || before.Nodes != "" && before.Nodes != j.Nodes {
+		for _, name := range c.Pods {
+			b.pods.tell(ctx, podName(name))
+		}
 	}
 }
 
 // NodeChanged tells of a node that is new, changed or gone in Slurm.
 func (b *Bridge) NodeChanged(ctx context.Context, name string) { b.nodes.tell(ctx, name) }
+
+// retryLimit bounds the pause after repeated errors: when Slurm is back, what waited for it goes on soon.
+const retryLimit = 10 * time.Second
+
+func options[K comparable](workers int) controller.TypedOptions[K] {
+	return controller.TypedOptions[K]{
+		MaxConcurrentReconciles: max(workers, 1),
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[K](50*time.Millisecond, retryLimit),
+	}
+}
 
 func (b *Bridge) addPods(mgr manager.Manager) error {
 	type key = types.NamespacedName
@@ -158,7 +191,7 @@ func (b *Bridge) addPods(mgr manager.Manager) error {
 			add(client.ObjectKeyFromObject(pod))
 		})).
 		WatchesRawSource(b.pods.source()).
-		WithOptions(controller.TypedOptions[key]{MaxConcurrentReconciles: max(b.PodWorkers, 1)}).
+		WithOptions(options[key](b.PodWorkers)).
 		Complete(r)
 }
 
@@ -175,7 +208,7 @@ func (b *Bridge) addJobs(mgr manager.Manager) error {
 	return builder.TypedControllerManagedBy[uint32](mgr).Named("bridge-jobs").
 		Watches(&corev1.Pod{}, watch).
 		WatchesRawSource(b.jobs.source()).
-		WithOptions(controller.TypedOptions[uint32]{MaxConcurrentReconciles: max(b.PodWorkers, 1)}).
+		WithOptions(options[uint32](b.PodWorkers)).
 		Complete(r)
 }
 
@@ -228,7 +261,7 @@ func (b *Bridge) addNodes(mgr manager.Manager) error {
 	c := builder.TypedControllerManagedBy[string](mgr).Named("bridge-nodes").
 		Watches(&corev1.Node{}, watch).
 		WatchesRawSource(b.nodes.source()).
-		WithOptions(controller.TypedOptions[string]{MaxConcurrentReconciles: max(b.NodeWorkers, 1)})
+		WithOptions(options[string](b.NodeWorkers))
 	if b.slices {
 		c = c.Watches(&resourcev1.ResourceSlice{}, b.onSlices())
 	}

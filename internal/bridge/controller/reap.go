@@ -5,13 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,8 +20,8 @@ import (
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
 	"github.com/slinky-hpc/slinky/internal/plan/explain"
+	"github.com/slinky-hpc/slinky/internal/plan/placement"
 	"github.com/slinky-hpc/slinky/internal/plan/workload"
-	"github.com/slinky-hpc/slinky/slurm"
 )
 
 // recheck is when a pod is looked at again whose end may come without an event
@@ -53,14 +54,18 @@ func (r *podReaper) Reconcile(ctx context.Context, key types.NamespacedName) (ct
 	case gone:
 		return again(r.release(ctx, &pod))
 	case pod.DeletionTimestamp != nil:
+		r.tellStuck(ctx, &pod)
 		return ctrl.Result{RequeueAfter: recheck}, nil
-	case pod.Spec.NodeName != "" && !r.View.Synced():
+	case pod.Spec.NodeName == "" && pod.Labels[v1beta1.LabelJobID] == "":
+		return ctrl.Result{}, nil
+	case !r.View.Synced():
 		// What is known of Slurm is not all yet: another job may cover the pod.
 		return ctrl.Result{RequeueAfter: 200 * time.Millisecond}, nil
-	case pod.Spec.NodeName != "":
-		return ctrl.Result{}, r.endWithJob(ctx, &pod)
 	}
-	return ctrl.Result{}, nil
+	if err := r.adopt(ctx, &pod); err != nil || pod.Spec.NodeName == "" {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{}, r.endWithJob(ctx, &pod)
 }
 
 // again makes a conflict what it is: the object has changed, and the next look at it is due soon.
@@ -92,6 +97,7 @@ func (r *podReaper) release(ctx context.Context, pod *corev1.Pod) error {
 	if !slices.Contains(pod.Finalizers, v1beta1.FinalizerBridge) {
 		return nil
 	}
+	r.remember(pod)
 	for _, j := range r.Index.Naming(pod.UID) {
 		if err := r.cancelIfAlone(ctx, j); err != nil {
 			// The job's own reconciler goes on trying. The pod must not wait for Slurm.
@@ -115,39 +121,140 @@ func (r *podReaper) release(ctx context.Context, pod *corev1.Pod) error {
 // fieldOwner owns the fields that the controllers write.
 const fieldOwner = "slurm-bridge"
 
-// endWithJob deletes a pod whose job has ended, by the job's own record.
+// endWithJob deletes a pod whose job has ended or doesn't cover it any more, by
+// the job's own record, or which lost its job for good.
 func (r *podReaper) endWithJob(ctx context.Context, pod *corev1.Pod) error {
-	j, ok := r.endedJob(pod)
-	if !ok {
-		return nil
-	}
-	why := explain.Ended(j)
-	log.FromContext(ctx).Info("Delete a pod whose Slurm job has ended", "job", j.ID, "why", why)
-	if err := r.disrupt(ctx, pod, explain.EndReason(j), why); err != nil {
+	node, err := r.slurmName(ctx, pod.Spec.NodeName)
+	if err != nil {
 		return err
 	}
-	r.Events.Eventf(pod, nil, corev1.EventTypeWarning, explain.EndReason(j), "Deleting", "%s: the pod is deleted", why)
-	err := r.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID})
+	fate := workload.FateOf(pod, node, r.Index.Naming(pod.UID))
+	gone := lost(pod)
+	if !fate.End && gone == "" {
+		return nil
+	}
+	if fate.End && fate.Kind != workload.FateEnded {
+		// Only a record that is final can't be out of date.
+		if err := r.reread(ctx, fate.Job.ID); err != nil {
+			return fmt.Errorf("look again before pod %s/%s ends: %w", pod.Namespace, pod.Name, err)
+		}
+	}
+	r.catchUp()
+	named := r.Index.Naming(pod.UID)
+	fate = workload.FateOf(pod, node, named)
+	switch {
+	case fate.End:
+		return r.evict(ctx, pod, explain.FateReason(fate), explain.Fate(fate), workload.GraceFor(pod, fate.By, time.Now()))
+	case gone != "" && workload.Missing(pod, named):
+		return r.evict(ctx, pod, v1beta1.ReasonSlurmJobLost, gone, nil)
+	}
+	return nil
+}
+
+// reread reads one job from Slurm now.
+func (b *Bridge) reread(ctx context.Context, id uint32) error {
+	if _, err := b.View.RefreshJob(ctx, id); err != nil {
+		return fmt.Errorf("read Slurm job %d: %w", id, err)
+	}
+	if now, known := b.View.Job(id); known {
+		b.Index.Put(now)
+	} else {
+		b.Index.Drop(id)
+	}
+	return nil
+}
+
+// catchUp puts all jobs of the view into the index: the view tells of its changes
+// a moment after it has them, and a job that isn't in the index yet may cover a pod.
+func (b *Bridge) catchUp() {
+	generation := b.View.Generation()
+	if b.indexed.Load() == generation && generation > 0 {
+		return
+	}
+	for _, j := range b.View.Jobs() {
+		b.Index.Put(j)
+	}
+	b.indexed.Store(generation)
+}
+
+// lost returns what the submitter says on a pod whose job Slurm lost, once it
+// found that the job can't be made again; "" otherwise.
+func lost(pod *corev1.Pod) string {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == v1beta1.ConditionSlurmScheduled && c.Status == corev1.ConditionFalse && c.Reason == v1beta1.ReasonSlurmJobLost {
+			return c.Message
+		}
+	}
+	return ""
+}
+
+// slurmName returns a Kubernetes node's name in Slurm, "" where the node is gone.
+func (b *Bridge) slurmName(ctx context.Context, name string) (string, error) {
+	var node corev1.Node
+	err := b.Client.Get(ctx, types.NamespacedName{Name: name}, &node)
+	if apierrors.IsNotFound(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read node %s: %w", name, err)
+	}
+	return placement.SlurmName(&node), nil
+}
+
+// evict deletes a pod with a reason, on the pod, its owner and its group. A grace of nil is the pod's own.
+func (r *podReaper) evict(ctx context.Context, pod *corev1.Pod, reason, why string, grace *int64) error {
+	log.FromContext(ctx).Info("Delete a pod for what its Slurm job became", "reason", reason, "why", why)
+	if err := r.disrupt(ctx, pod, reason, why); err != nil {
+		return err
+	}
+	r.Events.Eventf(pod, nil, corev1.EventTypeWarning, reason, "Deleting", "%s: the pod is deleted", why)
+	for _, o := range above(pod) {
+		r.Events.Eventf(o, nil, corev1.EventTypeWarning, reason, "Deleting", "%s: its pods are deleted", why)
+	}
+	options := []client.DeleteOption{client.Preconditions{UID: &pod.UID}}
+	if grace != nil {
+		options = append(options, client.GracePeriodSeconds(*grace))
+	}
+	err := r.Client.Delete(ctx, pod, options...)
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete pod %s/%s, of which the %s: %w", pod.Namespace, pod.Name, why, err)
 	}
 	return nil
 }
 
-// endedJob returns the job that a pod names, if it covers the pod and has ended,
-// and no other job covers the pod. A job that Slurm doesn't know is not an ended one.
-func (r *podReaper) endedJob(pod *corev1.Pod) (slurm.Job, bool) {
-	var ended slurm.Job
-	found := false
-	for _, j := range r.Index.Naming(pod.UID) {
-		if !j.States.JobEnded() {
-			return slurm.Job{}, false
-		}
-		if strconv.FormatUint(uint64(j.ID), 10) == pod.Labels[v1beta1.LabelJobID] {
-			ended, found = j, true
-		}
+// above returns the objects whose users look there first: the pod's controller and its group.
+func above(pod *corev1.Pod) []runtime.Object {
+	var out []runtime.Object
+	if ref := metav1.GetControllerOf(pod); ref != nil {
+		out = append(out, &corev1.ObjectReference{
+			APIVersion: ref.APIVersion, Kind: ref.Kind, Name: ref.Name, UID: ref.UID, Namespace: pod.Namespace,
+		})
 	}
-	return ended, found
+	group := corev1.ObjectReference{Kind: "PodGroup", Namespace: pod.Namespace}
+	if g := pod.Spec.SchedulingGroup; g != nil && g.PodGroupName != nil {
+		group.APIVersion, group.Name = schedulingv1beta1.SchemeGroupVersion.String(), *g.PodGroupName
+	} else if name := pod.Labels[workload.LabelCoscheduling]; name != "" {
+		group.APIVersion, group.Name = "scheduling.x-k8s.io/v1alpha1", name
+	}
+	if group.Name != "" {
+		out = append(out, &group)
+	}
+	return out
+}
+
+// tellStuck says on a pod that should have ended long ago why its job is kept:
+// its containers may be alive, and only somebody who knows can say that they aren't.
+func (r *podReaper) tellStuck(ctx context.Context, pod *corev1.Pod) {
+	if time.Since(pod.DeletionTimestamp.Time) < recheck || pod.Spec.NodeName == "" {
+		return
+	}
+	var node corev1.Node
+	if err := r.Client.Get(ctx, types.NamespacedName{Name: pod.Spec.NodeName}, &node); err != nil || workload.NodeReady(&node) {
+		return
+	}
+	r.Events.Eventf(pod, nil, corev1.EventTypeWarning, v1beta1.ReasonNodeUnreachable, "Waiting",
+		"node %s is not ready, so the pod's containers may still run and its Slurm job keeps the node. If they can't be running, taint the node with "+
+			"%s=nodeshutdown:NoExecute, delete the node, or delete the pod by force", node.Name, corev1.TaintNodeOutOfService)
 }
 
 // disrupt says on a pod why it is about to be deleted, in the condition that
@@ -168,69 +275,4 @@ func (r *podReaper) disrupt(ctx context.Context, pod *corev1.Pod, reason, messag
 		return fmt.Errorf("tell pod %s/%s why it ends: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil
-}
-
-// jobReaper ends jobs none of whose pods is left.
-type jobReaper struct{ *Bridge }
-
-// Reconcile handles one job.
-func (r *jobReaper) Reconcile(ctx context.Context, id uint32) (ctrl.Result, error) {
-	j, ok := r.Index.Get(id)
-	if !ok {
-		return ctrl.Result{}, nil
-	}
-	return ctrl.Result{}, r.cancelIfAlone(ctx, j)
-}
-
-// cancelIfAlone cancels a job if all its pods are really gone.
-func (b *Bridge) cancelIfAlone(ctx context.Context, j slurm.Job) error {
-	mark, ok := workload.Owned(j, b.Index.Cluster())
-	if !ok || j.States.JobEnded() {
-		return nil
-	}
-	c, _ := workload.ParseComment(j)
-	for i, name := range c.Pods {
-		left, err := b.left(ctx, podName(name), mark.Pods[i])
-		if err != nil || left {
-			return err
-		}
-	}
-	return b.cancel(ctx, j)
-}
-
-// left tells whether a pod of a job still needs it. A pod that the informers
-// don't show is looked up once more: they may be behind.
-func (b *Bridge) left(ctx context.Context, name types.NamespacedName, uid types.UID) (bool, error) {
-	var pod corev1.Pod
-	err := b.Client.Get(ctx, name, &pod)
-	if apierrors.IsNotFound(err) || err == nil && pod.UID != uid {
-		err = b.Live.Get(ctx, name, &pod)
-	}
-	switch {
-	case apierrors.IsNotFound(err):
-		return false, nil
-	case err != nil:
-		return true, fmt.Errorf("read pod %s: %w", name, err)
-	case pod.UID != uid:
-		return false, nil
-	}
-	gone, err := b.gone(ctx, &pod)
-	return !gone, err
-}
-
-// cancel cancels a job, making sure that it is still the one that it was: ids come again.
-func (b *Bridge) cancel(ctx context.Context, j slurm.Job) error {
-	if known, err := b.View.RefreshJob(ctx, j.ID); err != nil || !known {
-		return err
-	}
-	now, known := b.View.Job(j.ID)
-	if !known || now.States.JobEnded() || now.SLUID != j.SLUID || now.AdminComment != j.AdminComment {
-		return nil
-	}
-	log.FromContext(ctx).Info("Cancel a Slurm job whose pods are gone", "job", j.ID)
-	if err := b.Slurm.CancelJobs(ctx, j.ID); err != nil {
-		return fmt.Errorf("cancel Slurm job %d, whose pods are gone: %w", j.ID, err)
-	}
-	_, err := b.View.RefreshJob(ctx, j.ID)
-	return err
 }

@@ -122,6 +122,7 @@ func (s *Submitter) Run(ctx context.Context) {
 			}
 		})
 	}
+	wg.Go(func() { s.keepJobs(ctx) })
 	wg.Wait()
 }
 

@@ -91,47 +91,6 @@ func Reason(word string) string {
 	return fmt.Sprintf("%s (%s)", text, word)
 }
 
-var ends = []struct{ state, text string }{
-	{slurm.JobTimeout, "reached its time limit"},
-	{slurm.JobPreempted, "was preempted by a job of higher priority"},
-	{slurm.JobNodeFail, "lost a node"},
-	{slurm.JobDeadline, "missed its deadline"},
-	{slurm.JobOutOfMemory, "ran out of memory"},
-	{slurm.JobBootFail, "ended because a node didn't boot"},
-	{slurm.JobCancelled, "was cancelled"},
-	{slurm.JobFailed, "failed"},
-	{slurm.JobCompleted, "completed"},
-}
-
-// Ended is one sentence on a job that has ended.
-func Ended(j slurm.Job) string {
-	s := fmt.Sprintf("Slurm job %d ended in state %s", j.ID, j.States)
-	for _, e := range ends {
-		if j.States.Has(e.state) {
-			s = fmt.Sprintf("Slurm job %d %s", j.ID, e.text)
-			break
-		}
-	}
-	if j.Reason != "" && j.Reason != "None" {
-		s += " (" + j.Reason + ")"
-	}
-	return s
-}
-
-// EndReason is one word for a job's end, for the reason of an event or condition.
-func EndReason(j slurm.Job) string {
-	words := map[string]string{
-		slurm.JobTimeout: "SlurmTimeLimit", slurm.JobPreempted: "SlurmPreempted", slurm.JobNodeFail: "SlurmNodeFail",
-		slurm.JobDeadline: "SlurmDeadline", slurm.JobOutOfMemory: "SlurmOutOfMemory", slurm.JobCancelled: "SlurmCancelled",
-	}
-	for _, e := range ends {
-		if w := words[e.state]; w != "" && j.States.Has(e.state) {
-			return w
-		}
-	}
-	return "SlurmJobEnded"
-}
-
 // Refused is one sentence on a request that Slurm didn't take.
 func Refused(err error) string {
 	var e *slurm.Error

@@ -17,6 +17,8 @@ type Comment struct {
 	Pods []string `json:"pods"`
 	// Mark is nil in a job that the published bridge made.
 	Mark *Mark `json:"slinky.slurm.net/v1,omitempty"`
+	// End is how the pods ended, from when they had until the job is forgotten.
+	End *Outcome `json:"slinky.slurm.net/end,omitempty"`
 }
 
 // Mark identifies the workload of a job for ever. Names alone don't: a pod that

@@ -23,10 +23,11 @@ func Gone(pod *corev1.Pod, node *corev1.Node) bool {
 		}
 	}
 	forced := pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0
-	return forced && !nodeReady(node)
+	return forced && !NodeReady(node)
 }
 
-func nodeReady(node *corev1.Node) bool {
+// NodeReady tells whether the kubelet of a node says that it works.
+func NodeReady(node *corev1.Node) bool {
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady {
 			return c.Status == corev1.ConditionTrue
