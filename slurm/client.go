@@ -14,7 +14,8 @@ type Jobs interface {
 	// Submit queues a job and returns its id.
 	Submit(ctx context.Context, req JobRequest) (uint32, error)
 	// AllocateNow starts an external job at once or fails with ErrBusy. Then only the
-	// record of a failed job is left behind, as long as Slurm keeps those.
+	// record of a failed job is left behind, as long as Slurm keeps those. It is the
+	// caller's own job: one of another user or group is refused with ErrInvalid.
 	AllocateNow(ctx context.Context, req JobRequest) (uint32, error)
 	UpdateJob(ctx context.Context, id uint32, req JobRequest) error
 	// CancelJobs cancels jobs in one call. Jobs that have ended or are unknown are no error.

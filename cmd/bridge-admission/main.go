@@ -19,6 +19,7 @@ import (
 
 	"github.com/slinky-hpc/slinky/internal/bridge/admission"
 	"github.com/slinky-hpc/slinky/internal/bridge/config"
+	"github.com/slinky-hpc/slinky/internal/bridge/connect"
 )
 
 func main() {
@@ -63,8 +64,8 @@ func run(ctx context.Context, args []string) error {
 	ctrl.SetLogger(o.Log)
 	klog.SetLogger(o.Log)
 	var err error
-	if o.Namespace, err = namespaceOr(o.Namespace); err != nil {
-		return err
+	if o.Namespace, err = connect.Namespace(o.Namespace); err != nil {
+		return fmt.Errorf("--namespace: %w", err)
 	}
 	if o.Config, err = config.Read(os.DirFS("/"), strings.TrimPrefix(path, "/")); err != nil {
 		return err
@@ -73,16 +74,4 @@ func run(ctx context.Context, args []string) error {
 		return fmt.Errorf("find the Kubernetes cluster: %w", err)
 	}
 	return admission.Run(ctx, o)
-}
-
-// namespaceOr returns the namespace that this runs in where none is given.
-func namespaceOr(given string) (string, error) {
-	if given != "" {
-		return given, nil
-	}
-	text, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-	if err != nil {
-		return "", fmt.Errorf("--namespace is needed outside of a pod: %w", err)
-	}
-	return strings.TrimSpace(string(text)), nil
 }

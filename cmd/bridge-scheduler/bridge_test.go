@@ -35,6 +35,8 @@ func TestBridge(t *testing.T) {
 		{"a full cluster queues in Slurm", w.fullClusterQueues},
 		{"a pod deleted while its job waits", w.deletedWhileQueued},
 		{"bad annotations are refused", w.badAnnotations},
+		{"rules are kept at submission", w.rulesCount},
+		{"pods know their ranks", w.ranksAreTold},
 		{"a node that no pod can use", w.noUsableNode},
 		{"a foreign job is left alone", w.foreignJob},
 		{"what happens while the bridge is away", w.away},

@@ -39,6 +39,9 @@ import (
 
 const namespace = "default"
 
+// policyConfigMap has the administrator's rules, in namespace slinky.
+const policyConfigMap = "slurm-bridge-policy"
+
 // world is a real API server and a real Slurm with the whole bridge between them.
 // The test itself plays the kubelet.
 type world struct {
@@ -69,14 +72,18 @@ func newWorldOn(t *testing.T, o slurmtest.Options) *world {
 	}
 	w.settings = config.Config{
 		SchedulerName: config.DefaultSchedulerName, SlurmRestAPI: cluster.URL, Partition: "ext",
-		ManagedNodeTaint: string(corev1.TaintEffectNoExecute),
+		ManagedNodeTaint: string(corev1.TaintEffectNoExecute), PolicyConfigMap: policyConfigMap,
 	}
 	w.keyFile = cluster.KeyFile
 	// As installed: each program acts as its own account, with the role that is generated for it.
+	server.Apply(t, "config", "bridge", "config.yaml")
 	server.Apply(t, "config", "rbac", "bridge", "role.yaml")
 	server.Apply(t, "config", "rbac", "bridge-scheduler", "role.yaml")
-	server.Apply(t, "config", "bridge", "config.yaml")
 	server.Apply(t, "config", "bridge", "rbac.yaml")
+	_, err := w.kube.CoreV1().ConfigMaps("slinky").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: policyConfigMap}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	w.controllers = server.As("slinky", "slurm-bridge-controllers")
 	w.scheduler = server.As("slinky", "slurm-bridge-scheduler")
 	w.profile = profile(t, server)
@@ -125,7 +132,7 @@ func (w *world) startScheduler(ctx context.Context) {
 	w.write(dir, "bridge.yaml", string(bridge))
 	w.write(dir, "scheduler.yaml", strings.Replace(w.profile, "clientConnection:",
 		"clientConnection:\n  kubeconfig: "+filepath.Join(dir, "kubeconfig"), 1))
-	f := flags{config: filepath.Join(dir, "bridge.yaml"), keyFile: w.keyFile, user: "slurm", workers: 4}
+	f := flags{config: filepath.Join(dir, "bridge.yaml"), keyFile: w.keyFile, user: "slurm", namespace: "slinky", workers: 4}
 	o := options.NewOptions()
 	o.ConfigFile = filepath.Join(dir, "scheduler.yaml")
 	o.SecureServing.BindPort = 0

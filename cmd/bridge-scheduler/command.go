@@ -22,7 +22,9 @@ import (
 // flags are the bridge's own.
 type flags struct {
 	config, keyFile, user string
-	workers               int
+	// namespace is the bridge's own.
+	namespace string
+	workers   int
 }
 
 // newCommand returns kube-scheduler's command with the plugin and the bridge's flags.
@@ -36,6 +38,7 @@ func newCommand(getenv func(string) string) *cobra.Command {
 	set.StringVar(&f.keyFile, "slurm-jwt-key-file", "", "A file with the Slurm cluster's JWT key (HS256), to make tokens with. "+
 		"Without it, SLURM_JWT_FILE names a file with a token.")
 	set.StringVar(&f.user, "slurm-user", "slurm", "The Slurm user that tokens made from the key are for.")
+	set.StringVar(&f.namespace, "bridge-namespace", "", "The bridge's namespace, of the ConfigMap that policyConfigMap in the configuration names. The pod's own if empty.")
 	set.IntVar(&f.workers, "submit-workers", 4, "How many workloads are submitted to Slurm at once.")
 	cmd.Flags().AddFlagSet(set)
 	// kube-scheduler's help shows its own groups of flags alone.
@@ -54,8 +57,14 @@ func (f *flags) plugin(getenv func(string) string) frameworkruntime.PluginFactor
 		if err != nil {
 			return nil, err
 		}
+		namespace := f.namespace
+		if c.PolicyConfigMap != "" {
+			if namespace, err = connect.Namespace(namespace); err != nil {
+				return nil, fmt.Errorf("--bridge-namespace: %w", err)
+			}
+		}
 		plugin, err := submit.Start(ctx, h, submit.Options{
-			Config: c, Credentials: connect.CredentialsFrom(f.keyFile, f.user, getenv), Workers: f.workers,
+			Config: c, Credentials: connect.CredentialsFrom(f.keyFile, f.user, getenv), Workers: f.workers, Namespace: namespace,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("start the bridge: %w", err)

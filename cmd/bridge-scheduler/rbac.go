@@ -25,3 +25,6 @@ package main
 // +kubebuilder:rbac:groups=scheduling.k8s.io;scheduling.x-k8s.io,resources=podgroups,verbs=get;list;watch
 // +kubebuilder:rbac:groups=scheduling.k8s.io;scheduling.x-k8s.io,resources=podgroups/status,verbs=patch
 // +kubebuilder:rbac:groups=scheduling.k8s.io,resources=workloads,verbs=get;list;watch
+//
+// The administrator's rules.
+// +kubebuilder:rbac:groups="",namespace=slinky,resources=configmaps,resourceNames=slurm-bridge-policy,verbs=get;list;watch

@@ -328,6 +328,7 @@ func TestRefusedBeforeSending(t *testing.T) {
 		"line break":            node(func(n *slurm.NodeCreate) { n.Topology = "a\nPartitionName=p" }),
 		"feature with a comma":  node(func(n *slurm.NodeCreate) { n.Features = []string{"a,b"} }),
 		"not external":          func() error { _, err := c.AllocateNow(ctx, slurm.JobRequest{}); return err },
+		"another's allocation":  func() error { _, err := c.AllocateNow(ctx, slurm.JobRequest{External: true, UserID: "alice"}); return err },
 		"allocation of scripts": func() error { _, err := c.AllocateNow(ctx, slurm.JobRequest{External: true, Script: "#!"}); return err },
 	}
 	for name, call := range cases {

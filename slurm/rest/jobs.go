@@ -152,6 +152,10 @@ func (c *Client) AllocateNow(ctx context.Context, req slurm.JobRequest) (uint32,
 		// Without EXTERNAL_JOB, Slurm would take slurmrestd for the job's own node.
 		return 0, &slurm.Error{Kind: slurm.ErrInvalid, Op: op.name, Text: "only an external job without a script can be allocated at once"}
 	}
+	if req.UserID != "" || req.GroupID != "" {
+		// slurmrestd ignores both here, and makes the job that of the token's user.
+		return 0, &slurm.Error{Kind: slurm.ErrInvalid, Op: op.name, Text: "a job of another user or group can't be allocated at once; submit it"}
+	}
 	return c.create(ctx, op, func(w dialect.Writer) any { return w.Allocate(req) })
 }
 

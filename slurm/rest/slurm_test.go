@@ -282,6 +282,32 @@ func TestActingForAnotherUser(t *testing.T) {
 	kind(t, "bob makes a job as alice", err, slurm.ErrAuth)
 }
 
+// TestJobsOfOthers: root and the Slurm user make jobs for others by their submission.
+func TestJobsOfOthers(t *testing.T) {
+	cluster := slurmtest.Start(t, slurmtest.Options{ExternalNodes: []slurm.NodeCreate{slurmtest.ExternalNode("x1")}})
+	for _, version := range versions {
+		for _, by := range []string{"root", "slurm"} {
+			c, err := rest.New(rest.Config{URL: cluster.URL, Tokens: cluster.Tokens(t, by), Version: version})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			req := request("hers", 1)
+			req.UserID, req.GroupID = "alice", "2002"
+			id, err := c.Submit(t.Context(), req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if job, err := c.Job(t.Context(), id); err != nil || job.User != "alice" || job.GroupID != 2002 {
+				t.Errorf("%s, by %s: job of %s, group %d, %v", version, by, job.User, job.GroupID, err)
+			}
+			if err := c.CancelJobs(t.Context(), id); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
 func TestControllerAway(t *testing.T) {
 	cluster := slurmtest.Start(t, slurmtest.Options{})
 	c, err := rest.New(rest.Config{URL: cluster.URL, Tokens: cluster.Tokens(t, "root"), Timeout: time.Second, ListTimeout: time.Second})

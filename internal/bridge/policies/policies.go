@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -75,7 +76,8 @@ func (s *Source) OnChange(changed func()) error {
 		UpdateFunc: func(before, now any) {
 			b, ok1 := before.(metav1.Object)
 			n, ok2 := now.(metav1.Object)
-			if !ok1 || !ok2 || b.GetResourceVersion() != n.GetResourceVersion() {
+			_, namespace := now.(*corev1.Namespace)
+			if !ok1 || !ok2 || !namespace || !maps.Equal(b.GetAnnotations(), n.GetAnnotations()) {
 				changed()
 			}
 		},

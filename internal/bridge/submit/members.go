@@ -50,6 +50,9 @@ func (s *Submitter) observe(ctx context.Context, key workload.Key) ([]workload.O
 	for i := range out {
 		o := &out[i]
 		o.Cluster = s.Index.Cluster()
+		if err := s.rule(ctx, &o.Group); err != nil {
+			return nil, err
+		}
 		var ids []types.UID
 		if o.Group.UID != "" {
 			ids = append(ids, o.Group.UID)

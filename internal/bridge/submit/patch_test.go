@@ -30,23 +30,28 @@ func TestPlacementPatch(t *testing.T) {
 		`{"key":"slinky.slurm.net/managed-node","operator":"Equal","value":"us","effect":"NoSchedule"}`
 	for name, c := range map[string]struct {
 		pod  corev1.Pod
+		told map[string]string
 		want string
 	}{
-		"a new pod": {corev1.Pod{ObjectMeta: meta}, `{"metadata":{"annotations":{"slinky.slurm.net/slurm-cores":"0-1,5","slinky.slurm.net/slurm-node":"n1"},` +
+		"a new pod": {corev1.Pod{ObjectMeta: meta}, nil, `{"metadata":{"annotations":{"slinky.slurm.net/slurm-cores":"0-1,5","slinky.slurm.net/slurm-node":"n1"},` +
 			`"finalizers":["scheduler.slinky.slurm.net/finalizer"],"labels":{"scheduler.slinky.slurm.net/slurm-jobid":"7"},` +
 			`"resourceVersion":"5","uid":"u"},"spec":{"tolerations":[` + tolerations + `]}}`},
 		"others' entries are kept": {
-			corev1.Pod{ObjectMeta: kept, Spec: corev1.PodSpec{Tolerations: []corev1.Toleration{{Key: "k", Operator: corev1.TolerationOpExists}}}},
+			corev1.Pod{ObjectMeta: kept, Spec: corev1.PodSpec{Tolerations: []corev1.Toleration{{Key: "k", Operator: corev1.TolerationOpExists}}}}, nil,
 			`{"metadata":{"annotations":{"slinky.slurm.net/slurm-cores":"0-1,5","slinky.slurm.net/slurm-node":"n1"},` +
 				`"finalizers":["x/y","scheduler.slinky.slurm.net/finalizer"],"labels":{"scheduler.slinky.slurm.net/slurm-jobid":"7"},` +
 				`"resourceVersion":"5","uid":"u"},"spec":{"tolerations":[{"key":"k","operator":"Exists"},` + tolerations + `]}}`,
 		},
-		"nothing to do":       {corev1.Pod{ObjectMeta: done, Spec: corev1.PodSpec{Tolerations: both}}, ""},
-		"it tolerates all":    {corev1.Pod{ObjectMeta: done, Spec: corev1.PodSpec{Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}}}, ""},
-		"only the node moved": {corev1.Pod{ObjectMeta: moved, Spec: corev1.PodSpec{Tolerations: both}}, `{"metadata":{"annotations":{"slinky.slurm.net/slurm-node":"n1"},"resourceVersion":"5","uid":"u"}}`},
+		"nothing to do":       {corev1.Pod{ObjectMeta: done, Spec: corev1.PodSpec{Tolerations: both}}, nil, ""},
+		"it tolerates all":    {corev1.Pod{ObjectMeta: done, Spec: corev1.PodSpec{Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}}}, nil, ""},
+		"only the node moved": {corev1.Pod{ObjectMeta: moved, Spec: corev1.PodSpec{Tolerations: both}}, nil, `{"metadata":{"annotations":{"slinky.slurm.net/slurm-node":"n1"},"resourceVersion":"5","uid":"u"}}`},
+		"its rank is new": {
+			corev1.Pod{ObjectMeta: done, Spec: corev1.PodSpec{Tolerations: both}}, map[string]string{"slinky.slurm.net/slurm-procid": "0"},
+			`{"metadata":{"annotations":{"slinky.slurm.net/slurm-procid":"0"},"resourceVersion":"5","uid":"u"}}`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if d := cmp.Diff(c.want, string(placementPatch(&c.pod, a, "us"))); d != "" {
+			if d := cmp.Diff(c.want, string(placementPatch(&c.pod, a, c.told, "us"))); d != "" {
 				t.Error(d)
 			}
 		})

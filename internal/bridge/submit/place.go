@@ -38,6 +38,7 @@ func (s *Submitter) place(ctx context.Context, step workload.Step) (time.Duratio
 		_, err := s.hold(ctx, step.Pods, held{reason: reasonNoPlace, text: text, warn: true})
 		return 10 * time.Second, err
 	}
+	job := s.memberships(step, layout, placed)
 	slots := make(chan struct{}, patchers)
 	errs := make([]error, len(step.Pods))
 	var wg sync.WaitGroup
@@ -46,7 +47,7 @@ func (s *Submitter) place(ctx context.Context, step workload.Step) (time.Duratio
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			errs[i] = s.give(ctx, pod, a)
+			errs[i] = s.give(ctx, pod, a, job.Told(pod.UID))
 		})
 	}
 	wg.Wait()
@@ -96,16 +97,16 @@ func (s *Submitter) dropLayout(id uint32) {
 
 // give writes one pod's allocation to the table and to the pod. The table goes
 // first: the scheduler looks at the pod again as soon as the patch is seen.
-func (s *Submitter) give(ctx context.Context, pod *corev1.Pod, a scheduler.Allocation) error {
+func (s *Submitter) give(ctx context.Context, pod *corev1.Pod, a scheduler.Allocation, told map[string]string) error {
 	had, ok := s.Table.Get(pod.UID)
-	patch := placementPatch(pod, a, s.SchedulerName)
+	patch := placementPatch(pod, a, told, s.SchedulerName)
 	if ok && had.Equal(a) && patch == nil {
 		return nil
 	}
 	s.Table.Put(pod.UID, a)
 	if patch != nil {
 		var err error
-		if pod, err = s.patchPlacement(ctx, pod, a, patch); err != nil || pod == nil {
+		if pod, err = s.patchPlacement(ctx, pod, a, told, patch); err != nil || pod == nil {
 			return err
 		}
 	}
@@ -115,7 +116,7 @@ func (s *Submitter) give(ctx context.Context, pod *corev1.Pod, a scheduler.Alloc
 
 // patchPlacement patches a pod, reading it again where it changed meanwhile. It
 // returns nil for a pod that is gone.
-func (s *Submitter) patchPlacement(ctx context.Context, pod *corev1.Pod, a scheduler.Allocation, patch []byte) (*corev1.Pod, error) {
+func (s *Submitter) patchPlacement(ctx context.Context, pod *corev1.Pod, a scheduler.Allocation, told map[string]string, patch []byte) (*corev1.Pod, error) {
 	pods := s.Client.CoreV1().Pods(pod.Namespace)
 	var out *corev1.Pod
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -131,7 +132,7 @@ func (s *Submitter) patchPlacement(ctx context.Context, pod *corev1.Pod, a sched
 		case now.UID != pod.UID || !workload.Live(now):
 			return apierrors.NewNotFound(corev1.Resource("pods"), pod.Name)
 		}
-		if patch = placementPatch(now, a, s.SchedulerName); patch == nil {
+		if patch = placementPatch(now, a, told, s.SchedulerName); patch == nil {
 			out = now
 			return nil
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/slinky-hpc/slinky/internal/bridge/config"
 	"github.com/slinky-hpc/slinky/internal/bridge/connect"
 	"github.com/slinky-hpc/slinky/internal/bridge/jobs"
+	"github.com/slinky-hpc/slinky/internal/bridge/policies"
 	"github.com/slinky-hpc/slinky/internal/bridge/scheduler"
 	"github.com/slinky-hpc/slinky/internal/plan/workload"
 	"github.com/slinky-hpc/slinky/slurm/cache"
@@ -36,6 +37,8 @@ type Options struct {
 	Config      config.Config
 	Credentials connect.Credentials
 	Workers     int
+	// Namespace is the bridge's, where the configuration names a ConfigMap with rules.
+	Namespace string
 }
 
 // Start starts a submitter beside a scheduler and returns the plugin that it
@@ -66,6 +69,7 @@ func Start(ctx context.Context, h Handle, o Options) (*scheduler.Plugin, error) 
 		Custom: NewCustom(custom, client.Discovery()),
 		Owners: NewMetadataOwners(owners, client.Discovery(), ownerResources(o.Config), time.Now),
 	}
+	rules := policies.New(o.Config, o.Namespace, informers.Core().V1().Namespaces(), client)
 	slurm, err := connect.Client(o.Config.SlurmRestAPI, o.Credentials)
 	if err != nil {
 		return nil, err
@@ -76,7 +80,7 @@ func Start(ctx context.Context, h Handle, o Options) (*scheduler.Plugin, error) 
 		SchedulerName: o.Config.SchedulerName, Kinds: kindsOf(o.Config),
 		Policy: workload.Policy{Cluster: cluster, Partition: o.Config.Partition, MCSLabel: o.Config.MCSLabel},
 		Slurm:  slurm, View: view, Index: jobs.NewIndex(cluster), Table: table, Client: client,
-		Events: h.EventRecorder(), Sources: sources, Workers: o.Workers, Now: time.Now,
+		Events: h.EventRecorder(), Sources: sources, Rules: rules, Workers: o.Workers, Now: time.Now,
 		Activate: func(pods ...*corev1.Pod) {
 			byName := make(map[string]*corev1.Pod, len(pods))
 			for _, pod := range pods {
@@ -99,6 +103,7 @@ func Start(ctx context.Context, h Handle, o Options) (*scheduler.Plugin, error) 
 		}
 	})
 	context.AfterFunc(ctx, stop)
+	rules.Start(ctx.Done())
 	go view.Run(ctx)
 	go sources.Custom.Run(ctx)
 	go s.Run(ctx)

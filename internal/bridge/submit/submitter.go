@@ -67,6 +67,8 @@ type Config struct {
 	// Activate makes the scheduler look at pods that it holds.
 	Activate func(pods ...*corev1.Pod)
 	Sources  Sources
+	// Rules are the namespaces'; without them everything is allowed.
+	Rules Rules
 	// Workers is how many workloads are handled at once; slurmrestd serves few calls at a time.
 	Workers int
 	Now     func() time.Time
@@ -104,6 +106,12 @@ func New(c Config) (*Submitter, error) {
 		blocked:   map[workload.Key]bool{},
 		told:      map[types.UID]told{},
 		layouts:   map[uint32]layout{},
+	}
+	if s.Rules != nil {
+		s.synced = append(s.synced, s.Rules.Synced()...)
+		if err := s.Rules.OnChange(s.rulesChanged); err != nil {
+			return nil, err
+		}
 	}
 	return s, s.watch()
 }

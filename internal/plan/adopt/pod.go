@@ -11,6 +11,7 @@ import (
 	"github.com/slinky-hpc/slinky/api/v1beta1"
 	"github.com/slinky-hpc/slinky/internal/plan/environment"
 	"github.com/slinky-hpc/slinky/internal/plan/policy"
+	"github.com/slinky-hpc/slinky/internal/plan/workload"
 )
 
 // Facts are what counts for an object that comes in.
@@ -70,7 +71,7 @@ func Pod(pod *corev1.Pod, f Facts) {
 
 // bare tells whether a pod's own annotations count: whether nothing above it speaks for it.
 func bare(pod *corev1.Pod) bool {
-	return metav1.GetControllerOf(pod) == nil && pod.Spec.SchedulingGroup == nil
+	return metav1.GetControllerOf(pod) == nil && workload.Kinds{}.KeyOf(pod).Kind == workload.KindPod
 }
 
 // Tolerating returns tolerations with those of managed nodes added, nil where they are there.

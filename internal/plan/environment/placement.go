@@ -1,11 +1,14 @@
 package environment
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
 )
@@ -25,28 +28,39 @@ type Job struct {
 	Nodes    []string
 	// Members are the job's pods by rank.
 	Members []Member
+	// Index is set where the job has one pod of an Indexed Job: its ranks are those of the Job.
+	Index *Index
+}
+
+// Index is the place of a pod among the completions of an Indexed Job.
+type Index struct {
+	Job        string
+	Rank, Size int
 }
 
 // Member is a pod of a job and where it is.
 type Member struct {
+	UID types.UID
 	// Pod is nil for one that is gone; Name is its name all the same.
 	Pod  *corev1.Pod
 	Name string
-	// Node is the Slurm name of its node.
+	// Node is the Slurm name of its node, "" where it isn't known here.
 	Node string
 }
 
-// Told returns the annotations that tell member i about its place, those alone that its
+// Told returns the annotations that tell a member about its place, those alone that its
 // containers or volumes read: a list of a thousand peers in each of a thousand pods that
 // don't look at it would be a burden to all.
-func (j Job) Told(i int) map[string]string {
-	m := j.Members[i]
+func (j Job) Told(uid types.UID) map[string]string {
+	i := slices.IndexFunc(j.Members, func(m Member) bool { return m.UID == uid })
+	if i < 0 || j.Members[i].Pod == nil {
+		return nil
+	}
 	out := map[string]string{}
 	for _, key := range Annotations() {
-		if m.Pod == nil || !reads(m.Pod, key) {
-			continue
+		if reads(j.Members[i].Pod, key) {
+			out[key] = j.value(key, i)
 		}
-		out[key] = j.value(key, i)
 	}
 	return out
 }
@@ -61,46 +75,60 @@ func (j Job) value(key string, i int) string {
 		return strconv.Itoa(max(0, slices.Index(j.Nodes, j.Members[i].Node)))
 	case v1beta1.AnnotationNodeName:
 		return j.Members[i].Node
-	case v1beta1.AnnotationRank:
-		return strconv.Itoa(i)
-	case v1beta1.AnnotationSize:
-		return strconv.Itoa(len(j.Members))
 	case v1beta1.AnnotationLocalRank:
 		return strconv.Itoa(j.local(i))
-	case v1beta1.AnnotationFirstPeer:
-		return hostOf(j.Members[0])
-	case v1beta1.AnnotationPeers:
-		names := make([]string, len(j.Members))
-		for n, m := range j.Members {
-			names[n] = hostOf(m)
+	case v1beta1.AnnotationRank:
+		if j.Index != nil {
+			return strconv.Itoa(j.Index.Rank)
 		}
-		return strings.Join(names, ",")
+		return strconv.Itoa(i)
+	case v1beta1.AnnotationSize:
+		return strconv.Itoa(len(j.peers()))
+	case v1beta1.AnnotationFirstPeer:
+		return j.peers()[0]
+	case v1beta1.AnnotationPeers:
+		return strings.Join(j.peers(), ",")
 	}
 	return ""
+}
+
+// peers are the names of the pods by rank.
+func (j Job) peers() []string {
+	if j.Index != nil && j.Index.Size > 0 {
+		out := make([]string, j.Index.Size)
+		for i := range out {
+			out[i] = hostOf(fmt.Sprintf("%s-%d", j.Index.Job, i), j.Members[0].Pod)
+		}
+		return out
+	}
+	out := make([]string, len(j.Members))
+	for i, m := range j.Members {
+		out[i] = m.Name
+		if m.Pod != nil {
+			out[i] = hostOf(cmp.Or(m.Pod.Spec.Hostname, m.Pod.Name), m.Pod)
+		}
+	}
+	return out
 }
 
 // local counts the members before i on the same node.
 func (j Job) local(i int) int {
 	n := 0
 	for _, m := range j.Members[:i] {
-		if m.Node == j.Members[i].Node {
+		if m.Node != "" && m.Node == j.Members[i].Node {
 			n++
 		}
 	}
 	return n
 }
 
-// hostOf returns the name by which others reach a pod: with a subdomain, the one that DNS
-// knows within the namespace.
-func hostOf(m Member) string {
-	if m.Pod == nil || m.Pod.Spec.Subdomain == "" {
-		return m.Name
+// hostOf returns the name by which others reach a host like a pod's: with a subdomain, the
+// one that DNS knows within the namespace.
+func hostOf(host string, like *corev1.Pod) string {
+	if like.Spec.Subdomain == "" {
+		return host
 	}
-	host := m.Pod.Spec.Hostname
-	if host == "" {
-		host = m.Pod.Name
-	}
-	return host + "." + m.Pod.Spec.Subdomain
+	return host + "." + like.Spec.Subdomain
 }
 
 // reads tells whether a pod reads one of its annotations by the downward API.

@@ -35,6 +35,8 @@ type Group struct {
 	Annotations map[string]string
 	// DeadlineSeconds is the longest that the workload may run, 0 for no limit.
 	DeadlineSeconds int64
+	// Forbidden is why the rules of the namespace allow no job for it, nil where they do.
+	Forbidden error
 }
 
 // Live tells whether a pod still counts as a member: not ended, not on its way out.

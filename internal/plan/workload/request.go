@@ -25,6 +25,9 @@ type Policy struct {
 // Request plans the one job of some members of a group, each on a node of its
 // own. Pods are in rank order. Excluded are the Slurm nodes that they can't use.
 func Request(g Group, pods []*corev1.Pod, excluded []string, p Policy) (slurm.JobRequest, error) {
+	if g.Forbidden != nil {
+		return slurm.JobRequest{}, g.Forbidden
+	}
 	s, err := ParseAnnotations(g.Annotations)
 	if err != nil {
 		return slurm.JobRequest{}, err
