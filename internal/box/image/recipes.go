@@ -67,7 +67,7 @@ func recipes() []recipe {
 			programs: []string{"./cmd/slurm-container"}, files: []string{"images/slurm-container/spank_container.c"},
 		},
 		container("slurmd"), container("login"),
-		program("operator"), program("operator-webhook"), program("bridge-scheduler"), program("bridge"), program("bridge-admission"), program("slinky"),
+		program("operator"), program("operator-webhook"), program("bridge-scheduler"), program("bridge"), program("exporter"), program("bridge-admission"), program("slinky"),
 		{name: "dra-cpu", ref: registry + "dra-cpu:dev", pkg: "./cmd/dra-cpu", target: "/dracpu", user: "0:0"},
 	}
 }

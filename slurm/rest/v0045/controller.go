@@ -67,7 +67,7 @@ func callsByType(list []StatsMsgRpcType) []slurm.Calls {
 func callsByUser(list []StatsMsgRpcUser) []slurm.Calls {
 	var out []slurm.Calls
 	for _, r := range list {
-		out = append(out, slurm.Calls{Name: r.User, UserID: uint32(count(int64(r.UserId))), Count: count(r.Count), Time: microseconds(r.TotalTime)})
+		out = append(out, slurm.Calls{Name: r.User, UserID: uint32(count(r.UserId)), Count: count(r.Count), Time: microseconds(r.TotalTime)})
 	}
 	return out
 }

@@ -1,0 +1,154 @@
+package exporter
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/slinky-hpc/slinky/slurm"
+	"github.com/slinky-hpc/slinky/slurm/cache"
+	"github.com/slinky-hpc/slinky/slurm/slurmtest"
+)
+
+// differs is why a value of slurmctld's own is not ours, "" where it should be.
+func differs(name string) string {
+	for part, why := range map[string]string{
+		"mem": "MiB under a name of bytes", "gpus": "0 unless AccountingStorageTRES lists gres/gpu",
+		"wait_part_node_limit": "a reason's number is tested as a bit", "jobs_failed": "counts other ends, too",
+		"jobs_started": "counts jobs that were cancelled before they started", "min_job_nodes": "leaves held jobs out",
+		"slurm_partition_jobs{": "leaves out jobs that have ended",
+		"slurm_sched":           "of another moment", "slurm_bf": "of another moment", "slurm_sdiag": "of another moment", "slurm_last": "of another moment", "_cnt": "of another moment",
+	} {
+		if strings.Contains(name, part) {
+			return why
+		}
+	}
+	return ""
+}
+
+// The exporter has every metric of slurmctld's own endpoint under its name and with its value, and the numbers
+// that squeue and sinfo print.
+func TestSlurm(t *testing.T) {
+	cluster := slurmtest.Start(t, slurmtest.Options{
+		ExternalNodes: []slurm.NodeCreate{slurmtest.ExternalNode("x1"), slurmtest.ExternalNode("x2"), slurmtest.ExternalNode("x3")},
+		Config:        []string{"Licenses=matlab:4"},
+	})
+	client := cluster.Client(t, "root")
+	ctx := t.Context()
+	job := func(name string, change ...func(*slurm.JobRequest)) slurm.JobRequest {
+		r := slurm.JobRequest{Name: name, Partition: "ext", External: true, MinimumNodes: 1, MaximumNodes: 1, TasksPerNode: 1, CPUsPerTask: 2,
+			MemoryPerNode: slurm.NumberOf(1000), TimeLimit: slurm.NumberOf(10), WorkingDirectory: "/tmp", Environment: []string{"PATH=/bin"}}
+		for _, c := range change {
+			c(&r)
+		}
+		return r
+	}
+	cluster.Run(t, "scontrol", "update", "nodename=x3", "state=drain", "reason=bad disk")
+	for _, r := range []slurm.JobRequest{
+		job("runs", func(r *slurm.JobRequest) { r.TRESPerNode = "gres/gpu:2" }), job("runs", func(r *slurm.JobRequest) { r.Licenses = "matlab:1" }),
+		job("wide", func(r *slurm.JobRequest) { r.MinimumNodes, r.MaximumNodes = 3, 3 }),
+		job("held", func(r *slurm.JobRequest) { r.Priority = slurm.NumberOf(0) }),
+	} {
+		if _, err := client.Submit(ctx, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ended, err := client.Submit(ctx, job("ended"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.CancelJobs(ctx, ended); err != nil {
+		t.Fatal(err)
+	}
+
+	c := cache.New(client, cache.Options{Nodes: 200 * time.Millisecond, OnError: func(err error) { t.Log(err) }})
+	e := New(Config{View: c, Slurm: client, Every: 100 * time.Millisecond, Slow: 200 * time.Millisecond, Now: time.Now, Log: logr.Discard()})
+	go c.Run(ctx)
+	go e.Run(ctx)
+
+	native := func() map[string]float64 {
+		out := map[string]float64{}
+		for _, path := range []string{"jobs", "nodes", "partitions", "scheduler", "jobs-users-accts"} {
+			maps.Copy(out, parse(t, get(t, fmt.Sprintf("http://127.0.0.1:%d/metrics/%s", cluster.ControllerPort, path))))
+		}
+		return out
+	}
+	// Both are of one moment once nothing changes any more: the names all, the values of jobs and nodes.
+	deadline := time.Now().Add(25 * time.Second)
+	for {
+		ours, theirs := scrape(t, e), native()
+		wrong := compare(ours, theirs)
+		if len(wrong) == 0 && ours["slurm_jobs_running"] == 2 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("ours and slurmctld's own differ:\n%s", strings.Join(wrong, "\n"))
+		}
+		time.Sleep(100 * time.Millisecond) //nolint:forbidigo // two pages of two processes: nothing announces that they agree
+	}
+
+	got := scrape(t, e)
+	lines := func(argv ...string) float64 {
+		return float64(len(strings.Fields(cluster.Run(t, argv...))))
+	}
+	want(t, got, map[string]float64{
+		"slurm_jobs_pending":  lines("squeue", "--noheader", "--states=PENDING", "--format=%i"),
+		"slurm_jobs_running":  lines("squeue", "--noheader", "--states=RUNNING", "--format=%i"),
+		"slurm_nodes":         lines("sinfo", "--noheader", "--Node", "--partition=ext", "--format=%N"),
+		"slurm_nodes_drained": lines("sinfo", "--noheader", "--Node", "--partition=ext", "--states=DRAINED", "--format=%N"),
+		"slurm_jobs_hold":     1, "slurm_gres{name=gpu,type=h200}": 12, "slurm_gres_alloc{name=gpu,type=h200}": 2, "slurm_cluster_gpus_alloc": 2,
+		"slurm_license_used{license=matlab}": 1, "slurm_partition_wanted_nodes{partition=ext,class=held}": 1,
+		"slurm_node_memory_bytes{node=x1}": 64000 << 20, "slurm_jobs_memory_alloc": 2000 << 20,
+		"slurm_node_info{node=x3,state=idle,flags=drain,dynamic_norm,external,partitions=ext,reason=bad disk}": 1,
+	})
+	if submitted := strings.Fields(after(cluster.Run(t, "sdiag"), "Jobs submitted:"))[0]; strconv.FormatFloat(got["slurm_scheduler_jobs_submitted_total"], 'f', -1, 64) != submitted {
+		t.Errorf("slurm_scheduler_jobs_submitted_total is %v, sdiag says %s", got["slurm_scheduler_jobs_submitted_total"], submitted)
+	}
+}
+
+// compare is what slurmctld's endpoint has and the exporter hasn't, or has otherwise.
+func compare(ours, theirs map[string]float64) []string {
+	var wrong []string
+	for name, value := range theirs {
+		have, ok := ours[name]
+		switch {
+		case !ok:
+			wrong = append(wrong, name+" is missing")
+		case have != value && differs(name) == "":
+			wrong = append(wrong, fmt.Sprintf("%s is %v, slurmctld says %v", name, have, value))
+		}
+	}
+	slices.Sort(wrong)
+	return wrong
+}
+
+func after(text, mark string) string {
+	_, rest, _ := strings.Cut(text, mark)
+	return rest
+}
+
+func get(t *testing.T, url string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req) //nolint:forbidigo // the test has a deadline
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("GET %s: %s, %v", url, res.Status, err)
+	}
+	return string(text)
+}
