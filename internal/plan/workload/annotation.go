@@ -67,7 +67,10 @@ func (s *Settings) set(key, value string) error {
 		if strings.ContainsAny(value, "\n\r\x00") {
 			return errors.New("the value holds a line break")
 		}
-		*text = value
+		// A blank says nothing: whoever asks for nothing gets what the namespace gives.
+		if strings.TrimSpace(value) != "" {
+			*text = value
+		}
 		return nil
 	}
 	var err error
