@@ -233,6 +233,7 @@ func (s *Submitter) sameAgain(ctx context.Context, g lostGroup) (slurm.JobReques
 			group = o.Group
 		}
 	}
+	group.Forbidden = nil // the pods run by rules that were there before
 	req, err := workload.Request(group, g.pods, nil, s.Policy)
 	if err != nil {
 		return req, fmt.Errorf("plan a job for %s, which runs without one: %w", g.key, err)
@@ -249,6 +250,11 @@ func (s *Submitter) sameAgain(ctx context.Context, g lostGroup) (slurm.JobReques
 	req.RequiredNodes = slices.Compact(nodes)
 	req.MinimumNodes, req.MaximumNodes = uint32(len(req.RequiredNodes)), uint32(len(req.RequiredNodes))
 	req.Priority = slurm.NumberOf(firstPriority)
+	if req.UserID != "" || req.GroupID != "" {
+		// Slurm gives nodes at once to the bridge's own user only. That the node isn't given to
+		// others counts more than whose job holds it.
+		req.UserID, req.GroupID, req.Account, req.QOS, req.WCKey, req.Reservation = "", "", "", "", "", ""
+	}
 	return req, nil
 }
 
