@@ -267,6 +267,8 @@ const (
 	ReasonSlurmOutOfMemory    = "SlurmOutOfMemory"
 	ReasonSlurmCancelled      = "SlurmCancelled"
 	ReasonSlurmJobEnded       = "SlurmJobEnded"
+	// ReasonSlurmNeedsAction: a pod's job waits for what doesn't come by itself.
+	ReasonSlurmNeedsAction = "SlurmNeedsAction"
 	// ReasonNodeUnreachable: the pod is to end, but its node doesn't answer.
 	ReasonNodeUnreachable = "NodeUnreachable"
 )

@@ -37,6 +37,8 @@ func TestEnds(t *testing.T) {
 	}{
 		{"the nodes come", w.nodesCome},
 		{"how pods ended is in Slurm's accounting", w.outcomeIsAccounted},
+		{"a full cluster is explained", w.fullIsExplained},
+		{"an account's limit is explained", w.limitIsExplained},
 		{"a time limit ends the pod with a reason", w.timeLimit},
 		{"preemption without grace", w.preempted},
 		{"the end of a suspended job's pod", w.suspended},

@@ -33,7 +33,7 @@ func New(environ []string) *cobra.Command {
 	root.PersistentFlags().StringVar(&s.source, "source", "", "checkout of the project to build from (default: around the working folder or this program)")
 	root.AddGroup(&cobra.Group{ID: "box", Title: "The box, a cluster on this machine:"}, &cobra.Group{ID: "use", Title: "Working with it:"})
 	root.AddCommand(s.up(), s.down(), s.status(), s.demo(), s.images(), s.load(),
-		s.kubectl(), s.helm(), s.exec(), s.slurm(), s.kubeconfig(), s.tools(), nodeInit())
+		s.why(), s.kubectl(), s.helm(), s.exec(), s.slurm(), s.kubeconfig(), s.tools(), nodeInit())
 	return root
 }
 

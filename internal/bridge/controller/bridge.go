@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -82,6 +83,8 @@ type Bridge struct {
 	slices   bool
 	outcomes outcomes
 	exits    exitQueue
+	// ending are locks for the jobs that are being cancelled, by their ids.
+	ending [64]sync.Mutex
 	// indexed is a generation of the view all of whose jobs are in the index.
 	indexed atomic.Uint64
 }

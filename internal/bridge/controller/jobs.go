@@ -74,6 +74,13 @@ func (b *Bridge) find(ctx context.Context, name types.NamespacedName, uid types.
 // cancel cancels a job, making sure that it is still the one that it was: ids come
 // again. What became of its pods goes before, since a job that has ended takes no comment.
 func (b *Bridge) cancel(ctx context.Context, j slurm.Job, o workload.Outcome) error {
+	// A pod and its job are often looked at by two at once.
+	lock := &b.ending[j.ID%uint32(len(b.ending))]
+	lock.Lock()
+	defer lock.Unlock()
+	if now, known := b.View.Job(j.ID); !known || now.States.JobEnded() {
+		return nil
+	}
 	if known, err := b.View.RefreshJob(ctx, j.ID); err != nil || !known {
 		return err
 	}

@@ -41,7 +41,7 @@ func (s *Submitter) act(ctx context.Context, o workload.Observed, step workload.
 		}
 		return again, err
 	case workload.StepQueued:
-		return s.hold(ctx, step.Pods, held{reason: reasonQueued, text: explain.Waiting(step.Job, s.Now())})
+		return s.hold(ctx, step.Pods, held{reason: reasonQueued, text: s.waiting(step.Job), word: step.Job.Reason})
 	case workload.StepCancel:
 		return 0, s.cancel(ctx, o.Group.Key, step)
 	case workload.StepRejoin:

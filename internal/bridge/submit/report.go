@@ -20,25 +20,23 @@ import (
 const fieldManager = "slurm-bridge"
 
 // refreshEvery is how often a text is written again while its reason stays the
-// same. A job's expected start moves all the time, and a group counts its members
-// one by one: neither may become a stream of writes.
-func refreshEvery(reason string) time.Duration {
-	if reason == reasonQueued {
-		return 30 * time.Second
-	}
-	return 3 * time.Second
-}
+// same: a group counts its members one by one, which may not become a stream of writes.
+const refreshEvery = 3 * time.Second
 
 // held is why a pod waits: one word, and a sentence for its owner.
 type held struct {
 	reason, text string
 	warn         bool
+	// word is Slurm's reason, for a job that waits.
+	word string
 }
 
 // told is what a pod's owner was told last. The pod itself shows it only after a while.
 type told struct {
 	reason, text string
 	at           time.Time
+	// word is Slurm's reason that the text explains, "" where it isn't known.
+	word string
 }
 
 func (s *Submitter) lastTold(pod *corev1.Pod) told {
@@ -67,10 +65,10 @@ func (s *Submitter) hold(ctx context.Context, pods []*corev1.Pod, h held) (time.
 		s.Table.Hold(pod.UID, h.text)
 		last := s.lastTold(pod)
 		if last.reason == h.reason {
-			if last.text == h.text {
-				continue
+			if last.text == h.text || h.reason == reasonQueued {
+				continue // keepTelling sees to what changes while a job is queued
 			}
-			if wait := last.at.Add(refreshEvery(h.reason)).Sub(s.Now()); wait > 0 {
+			if wait := last.at.Add(refreshEvery).Sub(s.Now()); wait > 0 {
 				again = wait
 				continue
 			}
@@ -79,7 +77,7 @@ func (s *Submitter) hold(ctx context.Context, pods []*corev1.Pod, h held) (time.
 			errs = append(errs, err)
 			continue
 		}
-		s.setTold(pod, told{h.reason, h.text, s.Now()})
+		s.setTold(pod, told{reason: h.reason, text: h.text, at: s.Now(), word: h.word})
 		if last.reason != h.reason {
 			s.event(pod, h)
 		}

@@ -77,8 +77,9 @@ type Config struct {
 // Submitter makes and follows the Slurm jobs of pods. Make it with New.
 type Submitter struct {
 	Config
-	synced []cache.InformerSynced
-	queue  workqueue.TypedRateLimitingInterface[workload.Key]
+	synced     []cache.InformerSynced
+	slurmQueue queueView
+	queue      workqueue.TypedRateLimitingInterface[workload.Key]
 
 	mu sync.Mutex
 	// uncertain are workloads whose last submission may or may not have reached
@@ -131,6 +132,7 @@ func (s *Submitter) Run(ctx context.Context) {
 		})
 	}
 	wg.Go(func() { s.keepJobs(ctx) })
+	wg.Go(func() { s.keepTelling(ctx) })
 	wg.Wait()
 }
 

@@ -142,7 +142,7 @@ func TestDecisions(t *testing.T) {
 					job(8, "a", func(j *slurm.Job) { j.Reservation = "maint" }), job(9, "a", reason("PartitionTimeLimit")),
 				}}
 			},
-			[]Decision{{Name: "a", State: Steady, Message: "no waiting job needs another worker; 9 jobs wait for something else than workers (first: job 1, its user has reached the limit of CPUs of the QOS (QOSMaxCpuPerUserLimit))"}},
+			[]Decision{{Name: "a", State: Steady, Message: "no waiting job needs another worker; 9 jobs wait for something else than workers (first: job 1, its QOS has reached its limit of CPUs of one user (QOSMaxCpuPerUserLimit))"}},
 		},
 		"what is free comes first": {
 			func() Facts {

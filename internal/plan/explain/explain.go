@@ -5,7 +5,6 @@ package explain
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/slinky-hpc/slinky/slurm"
@@ -36,20 +35,6 @@ var reasons = map[string]string{
 	"NodeDown":                 "a node that it needs is down",
 	"JobHeldAdmin":             "an administrator holds it",
 	"JobHeldUser":              "its user holds it",
-	"AssociationJobLimit":      "its account has reached its limit of jobs",
-	"AssociationResourceLimit": "its account has reached a limit of resources",
-	"AssociationTimeLimit":     "its account has used its time",
-	"QOSJobLimit":              "its QOS has reached its limit of jobs",
-	"QOSResourceLimit":         "its QOS has reached a limit of resources",
-	"QOSTimeLimit":             "its QOS has used its time",
-	"MaxJobsPerAccount":        "its account has reached its limit of running jobs",
-	"AssocMaxJobsLimit":        "its account has reached its limit of running jobs",
-	"AssocGrpCpuLimit":         "its account has reached its limit of CPUs",
-	"AssocGrpMemLimit":         "its account has reached its limit of memory",
-	"QOSMaxJobsPerUserLimit":   "its user has reached the limit of running jobs of the QOS",
-	"QOSMaxCpuPerUserLimit":    "its user has reached the limit of CPUs of the QOS",
-	"QOSGrpCpuLimit":           "its QOS has reached its limit of CPUs",
-	"MaxCpuPerAccount":         "its account has reached its limit of CPUs",
 	"NodesNotAvail":            "nodes that it needs are not available",
 	"FrontEndDown":             "no front end node is up",
 	"DeadLine":                 "it can't end before its deadline",
@@ -59,8 +44,10 @@ var reasons = map[string]string{
 	"SchedDefer":               "Slurm tries it at its next scheduling pass",
 }
 
-// Waiting is one sentence on a job that has not started.
-func Waiting(j slurm.Job, now time.Time) string {
+// Waiting is one sentence on a job that has not started, for people who may not
+// know of others' jobs more than their numbers. A queue of nil explains less. The
+// expected start is in whole minutes, as it moves all the time.
+func Waiting(j slurm.Job, q *Queue, now time.Time) string {
 	s := fmt.Sprintf("Slurm job %d", j.ID)
 	switch {
 	case j.States.Has(slurm.JobSuspended):
@@ -72,19 +59,37 @@ func Waiting(j slurm.Job, now time.Time) string {
 	if j.Partition != "" {
 		s += " in partition " + j.Partition
 	}
+	if q != nil {
+		if place, of := q.Position(j); place > 0 {
+			s += fmt.Sprintf(", place %d of %d", place, of)
+		}
+	}
 	if j.Reason != "" {
-		s += ": " + Reason(j.Reason)
+		s += ": " + reasonOf(j)
+	}
+	if q != nil {
+		s += clause(Blocking(j, q, blockersTold))
 	}
 	if j.StartTime.After(now) {
-		s += "; Slurm expects to start it at " + j.StartTime.UTC().Format(time.RFC3339)
+		s += "; Slurm expects to start it at " + j.StartTime.UTC().Truncate(time.Minute).Format(time.RFC3339)
 	}
 	return s
 }
 
+// reasonOf is why a job waits, with the account or QOS whose limit it is.
+func reasonOf(j slurm.Job) string {
+	if l := limitOf(j); l != nil {
+		return fmt.Sprintf("%s (%s)", l, j.Reason)
+	}
+	return Reason(j.Reason)
+}
+
 // Reason returns Slurm's word for why a job waits in plain words, with the word itself, by which its manual can be searched.
 func Reason(word string) string {
-	first, _, _ := strings.Cut(word, ",")
-	text, ok := reasons[strings.TrimSpace(first)]
+	text, ok := reasons[firstWord(word)]
+	if l := limitOf(slurm.Job{Reason: word}); l != nil {
+		text, ok = l.String(), true
+	}
 	if !ok {
 		return "Slurm's reason is " + word
 	}

@@ -13,14 +13,14 @@ func TestWaiting(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for want, j := range map[string]slurm.Job{
 		"Slurm job 7 waits": {ID: 7, States: slurm.StatesOf(slurm.JobPending)},
-		"Slurm job 7 waits in partition p: no suitable nodes are free now (Resources); Slurm expects to start it at 2026-01-02T04:04:05Z": {
+		"Slurm job 7 waits in partition p: no suitable nodes are free now (Resources); Slurm expects to start it at 2026-01-02T04:04:00Z": {
 			ID: 7, Partition: "p", Reason: "Resources", StartTime: now.Add(time.Hour), States: slurm.StatesOf(slurm.JobPending)},
 		"Slurm job 7 waits: Slurm's reason is SomethingNew": {ID: 7, Reason: "SomethingNew", StartTime: now.Add(-time.Hour)},
 		"Slurm job 7 is suspended":                          {ID: 7, States: slurm.StatesOf(slurm.JobSuspended)},
 		"Slurm job 7 has its nodes, which are being made ready": {
 			ID: 7, States: slurm.StatesOf(slurm.JobRunning, slurm.JobConfiguring)},
 	} {
-		if got := Waiting(j, now); got != want {
+		if got := Waiting(j, nil, now); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	}
