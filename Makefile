@@ -6,10 +6,10 @@ export CGO_ENABLED := 0
 export GOFLAGS := $(strip $(GOFLAGS) -trimpath -buildvcs=false)
 
 .DEFAULT_GOAL := help
-.PHONY: help up down demo test lint gen openapi images e2e bench bin/slinky bin/testrun
+.PHONY: help up down demo test lint gen openapi images e2e bench microbench bin/slinky bin/testrun
 
 help: ## Show the targets
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
 up: bin/slinky ## Start a real cluster on this machine, the box (as root)
 	@bin/slinky up
@@ -38,7 +38,10 @@ images: bin/slinky ## Build the container images
 e2e: bin/testrun ## Run the end-to-end stories in a box of their own (as root)
 	@exec bin/testrun -stages e2e
 
-bench: ## Run the benchmarks
+bench: ## Measure the bridge beside the stock scheduler and bare Slurm (as root)
+	@hack/bench-bridge.sh
+
+microbench: ## Run the packages' own benchmarks
 	@hack/bench.sh
 
 # The go command knows best what is up to date.

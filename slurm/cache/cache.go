@@ -21,10 +21,17 @@ type Options struct {
 	Fast time.Duration
 	// Slow is the period otherwise, 2 s by default.
 	Slow time.Duration
+	// Idle is the period while no job is unfinished and nothing has changed for a minute, Slow by default.
+	Idle time.Duration
 	// Nodes is the period of polling nodes, 5 s by default.
 	Nodes time.Duration
 	// Concurrency is how many single objects are read at once, 4 by default.
 	Concurrency int
+	// Details is how many jobs at most are read again in a slow period for what the list of
+	// states doesn't tell, 32 by default; negative for none.
+	Details int
+	// WithoutAllocations spares the calls that tell what running external jobs were granted.
+	WithoutAllocations bool
 	// Key returns what JobsWithKey finds a job by, such as the UID of the workload
 	// that its comment names; "" for a job that has none. It must depend on its argument alone.
 	Key func(slurm.Job) string
@@ -40,6 +47,12 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Slow <= 0 {
 		o.Slow = 2 * time.Second
+	}
+	if o.Idle <= 0 {
+		o.Idle = o.Slow
+	}
+	if o.Details == 0 {
+		o.Details = 32
 	}
 	if o.Nodes <= 0 {
 		o.Nodes = 5 * time.Second
@@ -77,12 +90,14 @@ type Cache struct {
 	groups map[uint32]*group
 	nodes  map[string]*node
 	// deleted has the nodes found gone, so that a list that was asked for before doesn't bring them back.
-	deleted   map[string]uint64
-	jobsBy    jobIndexes
-	nodesBy   nodeIndexes
-	words     words
-	awaiting  int
-	backlog   bool
+	deleted  map[string]uint64
+	jobsBy   jobIndexes
+	nodesBy  nodeIndexes
+	words    words
+	awaiting int
+	backlog  bool
+	// pollNow is set until the next poll begins.
+	pollNow   bool
 	suspect   bool
 	changedAt time.Time
 	// sequence numbers reads: what an earlier read found never replaces what a later one did.
@@ -138,6 +153,15 @@ func (c *Cache) Await() (release func()) {
 		defer c.mu.Unlock()
 		c.awaiting--
 	})
+}
+
+// PollSoon makes the next poll of jobs due at once, for a reader that knows of a
+// change in Slurm before the cache does. It doesn't wait for the poll.
+func (c *Cache) PollSoon() {
+	c.mu.Lock()
+	c.pollNow = true
+	c.mu.Unlock()
+	poke(c.wake)
 }
 
 // poke leaves a message for whoever listens to ch, unless there is one already.

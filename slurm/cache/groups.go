@@ -99,8 +99,7 @@ func (c *Cache) RefreshJob(ctx context.Context, id uint32) (bool, error) {
 			other = group
 		}
 	}
-	// No text for the states: the next poll compares anew, which costs one more read.
-	if err := c.takeOver(ctx, of, mine, "", sequence); err != nil {
+	if err := c.takeOver(ctx, of, mine, listedAs(mine), sequence); err != nil {
 		return false, err
 	}
 	if other != 0 && len(mine) == 0 { // a task or component that wasn't known as one
@@ -112,13 +111,28 @@ func (c *Cache) RefreshJob(ctx context.Context, id uint32) (bool, error) {
 	return found && there, nil
 }
 
+// listedAs returns how the list of states gives a group with these records: "" where
+// that can't be told, and the next poll then reads the group once more.
+func listedAs(records []slurm.Job) string {
+	if len(records) != 1 || records[0].ArrayTasks != "" || groupOf(records[0]) != records[0].ID || len(records[0].States) == 0 {
+		return ""
+	}
+	if array, ok := records[0].ArrayJobID.Get(); ok && array != 0 {
+		return ""
+	}
+	if leader, ok := records[0].HetJobID.Get(); ok && leader != 0 {
+		return ""
+	}
+	return records[0].States.String()
+}
+
 // takeOver makes records the content of a group, with the allocations of running
 // external jobs, so that whoever sees such a job run also sees where.
 func (c *Cache) takeOver(ctx context.Context, id uint32, records []slurm.Job, states string, sequence uint64) error {
 	read := make([]*job, len(records))
 	for i, j := range records {
 		read[i] = &job{record: j, sequence: sequence, group: id, key: c.options.Key(j.Clone())}
-		if !j.External() || !j.States.Has(slurm.JobRunning) {
+		if c.options.WithoutAllocations || !j.External() || !j.States.Has(slurm.JobRunning) {
 			continue
 		}
 		if read[i].allocation = c.knownAllocation(j); read[i].allocation != nil {

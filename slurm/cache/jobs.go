@@ -20,7 +20,6 @@ const (
 	// The list of states doesn't tell why a job waits. Waiting jobs are read
 	// again now and then, and running ones too, as far as the load allows.
 	rereadWaiting, rereadRunning = 15 * time.Second, 5 * time.Minute
-	rereadAtOnce                 = 32
 	// quietAfter is when a cluster on which nothing changed counts as idle.
 	quietAfter = time.Minute
 
@@ -179,7 +178,7 @@ func (c *Cache) rereadDetails(ctx context.Context) (bool, error) {
 	now := c.options.Clock.Now()
 	due := c.old(now, func(g *group) bool { return g.waiting || now.Sub(c.changedAt) < quietAfter })
 	var failure error
-	for _, id := range due[:min(len(due), rereadAtOnce)] {
+	for _, id := range due[:min(len(due), max(0, c.options.Details))] {
 		if err := c.readGroup(ctx, id, c.knownStates(id)); err != nil {
 			failure = err
 			c.postpone(id) // one that can't be read hides no other
@@ -203,7 +202,7 @@ func (c *Cache) postpone(id uint32) {
 // rereadRunning is the chore that reads one job again on an idle cluster.
 func (c *Cache) rereadRunning(ctx context.Context) (bool, error) {
 	due := c.old(c.options.Clock.Now(), func(g *group) bool { return !g.waiting })
-	if len(due) == 0 {
+	if len(due) == 0 || c.options.Details < 0 {
 		return false, nil
 	}
 	err := c.readGroup(ctx, due[0], c.knownStates(due[0]))

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -119,4 +120,70 @@ func TestMidnight(t *testing.T) {
 		synctest.Wait()
 		check(t, "events after a start", l.take(false), []string{"1/a RUNNING > -", "- > 1/b RUNNING"})
 	})
+}
+
+// TestIdlePeriod: a cluster without jobs is asked less, until there is one or a reader knows better.
+func TestIdlePeriod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newControllerFake()
+		c, _ := start(t, f, Options{Slow: 500 * time.Millisecond, Idle: 10 * time.Second})
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		f.counted()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		check(t, "lists of states in an idle minute", f.counted()["states"], 6)
+
+		f.put(1, "a", slurm.JobRunning)
+		c.PollSoon()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		_, known := c.Job(1)
+		check(t, "the job is known at once", known, true)
+		f.counted()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		check(t, "lists of states in a minute with a job", f.counted()["states"], 120)
+	})
+}
+
+// TestRefreshedJobIsReadOnce: the list of states that follows tells nothing new.
+func TestRefreshedJobIsReadOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newControllerFake()
+		c, _ := start(t, f, Options{WithoutAllocations: true})
+		f.put(1, "a", slurm.JobRunning)
+		f.counted()
+		if known, err := c.RefreshJob(t.Context(), 1); err != nil || !known {
+			t.Fatal(known, err)
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		counted := f.counted()
+		check(t, "reads of the job", counted["job"], 1)
+		check(t, "reads of what it was granted", counted["allocation"], 0)
+	})
+}
+
+// TestDetailsAreBounded: how many jobs wait doesn't matter.
+func TestDetailsAreBounded(t *testing.T) {
+	for details, most := range map[int]int{4: 121 * 4, -1: 0} {
+		t.Run(fmt.Sprint(details), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newControllerFake()
+				for id := range uint32(2000) {
+					f.put(id+1, "s", slurm.JobPending)
+				}
+				start(t, f, Options{Slow: 500 * time.Millisecond, Details: details})
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				f.counted()
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if n := f.counted()["job"]; n > most || n < most/2 {
+					t.Errorf("%d jobs were read again in a minute, want about %d", n, most)
+				}
+			})
+		})
+	}
 }

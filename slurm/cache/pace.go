@@ -3,6 +3,8 @@ package cache
 import (
 	"context"
 	"time"
+
+	"github.com/slinky-hpc/slinky/slurm"
 )
 
 // maxPause bounds how far failures slow polling down.
@@ -20,7 +22,7 @@ func slowed(pause time.Duration, failures int) time.Duration {
 func (c *Cache) pollJobs(ctx context.Context, poll func(context.Context) (time.Duration, error)) {
 	failures := 0
 	for ctx.Err() == nil {
-		start := c.options.Clock.Now()
+		start := c.beginPoll()
 		took, err := poll(ctx)
 		if ctx.Err() != nil {
 			return
@@ -68,10 +70,33 @@ func (c *Cache) report(ctx context.Context, err error) {
 func (c *Cache) jobPeriod() time.Duration {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if c.awaiting > 0 || c.backlog {
+	switch {
+	case c.pollNow:
+		return 0
+	case c.awaiting > 0 || c.backlog:
 		return c.options.Fast
+	case !c.busy() && c.options.Clock.Now().Sub(c.changedAt) >= quietAfter:
+		return c.options.Idle
 	}
 	return c.options.Slow
+}
+
+// busy tells whether any job waits or runs. c.mu is held.
+func (c *Cache) busy() bool {
+	for _, word := range []string{slurm.JobPending, slurm.JobRunning, slurm.JobSuspended, slurm.JobCompleting, slurm.JobConfiguring} {
+		if len(c.jobsBy.state[word]) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// beginPoll notes and returns when a poll of jobs begins.
+func (c *Cache) beginPoll() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pollNow = false
+	return c.options.Clock.Now()
 }
 
 // chore is something to do now and then beside the polling of jobs.
@@ -89,7 +114,7 @@ type chore struct {
 func (c *Cache) doChores(ctx context.Context) {
 	start := c.options.Clock.Now()
 	nodes, controller := &nodePoller{Cache: c}, &controllerWatch{Cache: c}
-	diag := &chore{every: 3 * c.options.Slow, due: start, do: controller.look}
+	diag := &chore{every: max(3*c.options.Slow, c.options.Nodes), due: start, do: controller.look}
 	chores := []*chore{
 		{every: c.options.Nodes, due: start, do: func(ctx context.Context) (bool, error) {
 			changed, err := nodes.poll(ctx)

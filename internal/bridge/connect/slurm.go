@@ -74,12 +74,31 @@ func (f tokenFile) Token(context.Context) (string, error) {
 // end of a job, or the start of one that was queued, is seen.
 const pollJobs = 500 * time.Millisecond
 
+const (
+	// pollIdle is the same on a cluster without jobs. Whoever starts one tells the view.
+	pollIdle = 2 * time.Second
+	// details is how many waiting jobs are asked for their reason in a period: the load
+	// doesn't grow with their number.
+	details = 4
+)
+
 // View returns a live view of Slurm, which must be run.
 func View(client slurm.Client, l logr.Logger) *cache.Cache {
-	return cache.New(client, cache.Options{
-		Slow:    pollJobs,
+	return cache.New(client, options(l))
+}
+
+// LeanView returns a view for who needs no more of jobs than their states and whose they are.
+func LeanView(client slurm.Client, l logr.Logger) *cache.Cache {
+	o := options(l)
+	o.Details, o.WithoutAllocations = -1, true
+	return cache.New(client, o)
+}
+
+func options(l logr.Logger) cache.Options {
+	return cache.Options{
+		Slow: pollJobs, Idle: pollIdle, Details: details,
 		OnError: func(err error) { l.Error(err, "Can't read Slurm's state; what is known stays") },
-	})
+	}
 }
 
 // ClusterID returns what tells this Kubernetes cluster from others for ever: the

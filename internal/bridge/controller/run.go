@@ -57,7 +57,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	view := connect.View(slurm, o.Log)
+	view := connect.LeanView(slurm, o.Log)
 	mgr, err := ctrl.NewManager(kube, ctrl.Options{
 		Logger:                        o.Log,
 		Metrics:                       metricsserver.Options{BindAddress: o.MetricsAddress},

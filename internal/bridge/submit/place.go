@@ -64,35 +64,18 @@ func (s *Submitter) threads() map[string]int {
 	return out
 }
 
-// layout returns what a running job has of each node. It never changes, so it is read once.
+// layout returns what a running job has of each node. The view knows it of every job that it shows running.
 func (s *Submitter) layout(ctx context.Context, job slurm.Job) (slurm.Allocation, error) {
-	s.mu.Lock()
-	known, ok := s.layouts[job.ID]
-	s.mu.Unlock()
-	if ok && known.sluid == job.SLUID {
-		return known.Allocation, nil
+	if now, ok := s.View.Job(job.ID); ok && now.SLUID == job.SLUID {
+		if a, ok := s.View.Allocation(job.ID); ok {
+			return a, nil
+		}
 	}
 	a, err := s.Slurm.Allocation(ctx, job.ID)
 	if err != nil {
 		return a, fmt.Errorf("read what Slurm job %d has of its nodes: %w", job.ID, err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.layouts[job.ID] = layout{a, job.SLUID}
 	return a, nil
-}
-
-// layout is an allocation with the identity of its job.
-type layout struct {
-	slurm.Allocation
-	sluid string
-}
-
-// dropLayout forgets the layout of a job that has ended.
-func (s *Submitter) dropLayout(id uint32) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.layouts, id)
 }
 
 // give writes one pod's allocation to the table and to the pod. The table goes

@@ -39,6 +39,8 @@ type View interface {
 	Nodes() []slurm.Node
 	Jobs() []slurm.Job
 	Job(id uint32) (slurm.Job, bool)
+	// Allocation returns what a job was granted that the view shows running.
+	Allocation(id uint32) (slurm.Allocation, bool)
 	// RefreshJob reads a job from Slurm now; false if Slurm doesn't know it.
 	RefreshJob(ctx context.Context, id uint32) (bool, error)
 	// Synced tells whether all jobs and nodes have been read at least once.
@@ -88,8 +90,6 @@ type Submitter struct {
 	// blocked are workloads that no node suits now.
 	blocked map[workload.Key]bool
 	told    map[types.UID]told
-	// layouts are what running jobs have of their nodes, by job id.
-	layouts map[uint32]layout
 	// indexed is a generation of the view all of whose jobs are in the index.
 	indexed uint64
 }
@@ -106,7 +106,6 @@ func New(c Config) (*Submitter, error) {
 		uncertain: map[workload.Key]uint64{},
 		blocked:   map[workload.Key]bool{},
 		told:      map[types.UID]told{},
-		layouts:   map[uint32]layout{},
 	}
 	if s.Rules != nil {
 		s.synced = append(s.synced, s.Rules.Synced()...)
@@ -165,9 +164,6 @@ func (s *Submitter) JobChanged(id uint32) {
 		s.Index.Put(now)
 	} else {
 		s.Index.Drop(id)
-	}
-	if !known || now.States.JobEnded() {
-		s.dropLayout(id)
 	}
 	for _, j := range []slurm.Job{before, now} {
 		if mark, ok := workload.Owned(j, s.Index.Cluster()); ok {
