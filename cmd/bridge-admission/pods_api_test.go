@@ -111,7 +111,7 @@ func (s *suite) testRefusals(t *testing.T) {
 		"S091: a negative number":            {pod("free", "p", annotated(job+"min-nodes", "-1")), `"-1" is not a whole number of 1 or more`},
 		"a bad environment":                  {pod("free", "p", annotated("slinky.slurm.net/environment", "treads")), `"treads" is none of threads`},
 		"another user":                       {pod("managed", "p", annotated(job+"user-id", "root")), `annotation slurmjob.slinky.slurm.net/user-id is "root": jobs of namespace managed may only have alice (annotation slurmjob-allowed.slinky.slurm.net/user-id of Namespace managed)`},
-		"another user's group":               {pod("managed", "p", annotated(job+"group-id", "wheel")), "the user's own group"},
+		"another user's group":               {pod("managed", "p", annotated(job+"group-id", "wheel")), "has a rule for user-id and none for group-id"},
 		"an account of the namespace's":      {pod("managed", "p", annotated(job+"account", "chemistry")), ""},
 		"another account":                    {pod("managed", "p", annotated(job+"account", "biology")), "may only have physics, chemistry"},
 		"too long":                           {pod("managed", "p", annotated(job+"timelimit", "61")), "has 60 minutes at most"},

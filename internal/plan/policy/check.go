@@ -146,7 +146,7 @@ func (r Rules) unruled(suffix, value string) error {
 	}
 	key := v1beta1.JobAnnotationPrefix + suffix
 	if user, ok := r.allowed["user-id"]; ok && key == v1beta1.AnnotationGroupID {
-		return fmt.Errorf("annotation %s is %q: whose user is given has the user's own group in namespace %s (%s)", key, value, r.namespace, user.from)
+		return fmt.Errorf("annotation %s is %q: namespace %s has a rule for user-id and none for group-id, so a job can't choose its group (%s)", key, value, r.namespace, user.from)
 	}
 	if !r.settings.Restricted || (key == v1beta1.AnnotationPartition && value == r.settings.Partition) {
 		return nil

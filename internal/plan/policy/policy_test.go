@@ -80,7 +80,7 @@ func TestRules(t *testing.T) {
 		"a deadline":                           {rules: everything, deadline: 3600},
 		"an empty list":                        {rules: namespace("allowed/reservation", ""), asks: asks("reservation", "r"), want: "jobs of namespace team may not set it"},
 		"any value":                            {restricted: true, rules: namespace("allowed/account", "*", "allowed/priority", "*", "allowed/timelimit", "*"), asks: asks("account", "a", "priority", "9", "timelimit", "0")},
-		"a ruled user's group":                 {rules: namespace("allowed/user-id", "alice"), asks: asks("group-id", "wheel"), want: "whose user is given has the user's own group"},
+		"a ruled user's group":                 {rules: namespace("allowed/user-id", "alice"), asks: asks("group-id", "wheel"), want: "has a rule for user-id and none for group-id"},
 		"a rule that is none: all stops":       {rules: namespace("allowed/user", "alice"), want: `no job of namespace team may be sent to Slurm until an administrator mends its rules: annotation slurmjob-allowed.slinky.slurm.net/user of Namespace team: there is no rule allowed for "user"`},
 		"a limit that is none: all stops":      {rules: namespace("allowed/timelimit", "1h"), want: `"1h" is neither a whole number nor *`},
 		"a time limit of nothing: all stops":   {rules: namespace("allowed/timelimit", "0"), want: "0 minutes is no time limit"},
