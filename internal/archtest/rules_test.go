@@ -90,7 +90,7 @@ func importRules() []rule {
 		{
 			name: "bridge/scheduler", why: "the scheduling cycle makes no remote call",
 			For:         []string{module + "/internal/bridge/scheduler/..."},
-			Never:       []string{"net/http", "net/http/..."},
+			Never:       []string{"net/http", "net/http/...", "k8s.io/client-go/..."},
 			NeverLinked: []string{module + "/slurm/rest/..."},
 		},
 		{
