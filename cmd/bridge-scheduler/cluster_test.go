@@ -45,9 +45,10 @@ const policyConfigMap = "slurm-bridge-policy"
 // world is a real API server and a real Slurm with the whole bridge between them.
 // The test itself plays the kubelet.
 type world struct {
-	t     *testing.T
-	kube  kubernetes.Interface
-	slurm *rest.Client
+	t      *testing.T
+	server *apitest.Server
+	kube   kubernetes.Interface
+	slurm  *rest.Client
 	// cluster has the daemons behind slurm.
 	cluster *slurmtest.Cluster
 
@@ -63,16 +64,22 @@ type world struct {
 
 func newWorld(t *testing.T) *world { return newWorldOn(t, slurmtest.Options{}) }
 
-func newWorldOn(t *testing.T, o slurmtest.Options) *world {
-	server := apitest.Start(t, "feature-gates=GenericWorkload=true", "runtime-config=scheduling.k8s.io/v1beta1=true")
+func newWorldOn(t *testing.T, o slurmtest.Options) *world { return newWorldOf(t, o, "v1beta1") }
+
+// newWorldOf returns a world whose API server has PodGroups in one version of scheduling.k8s.io.
+func newWorldOf(t *testing.T, o slurmtest.Options, version string, owners ...config.OwnerKind) *world {
+	server := apitest.Start(t, "feature-gates=GenericWorkload=true", "runtime-config=scheduling.k8s.io/"+version+"=true")
 	cluster := slurmtest.Start(t, o)
-	w := &world{t: t, kube: kubernetes.NewForConfigOrDie(server.Config), slurm: cluster.Client(t, "root"), cluster: cluster, patience: 20 * time.Second}
+	w := &world{
+		t: t, server: server, kube: kubernetes.NewForConfigOrDie(server.Config),
+		slurm: cluster.Client(t, "root"), cluster: cluster, patience: 20 * time.Second,
+	}
 	for i := range 3 {
 		w.addNode(fmt.Sprintf("w%d", i+1))
 	}
 	w.settings = config.Config{
 		SchedulerName: config.DefaultSchedulerName, SlurmRestAPI: cluster.URL, Partition: "ext",
-		ManagedNodeTaint: string(corev1.TaintEffectNoExecute), PolicyConfigMap: policyConfigMap,
+		ManagedNodeTaint: string(corev1.TaintEffectNoExecute), PolicyConfigMap: policyConfigMap, OwnerKinds: owners,
 	}
 	w.keyFile = cluster.KeyFile
 	// As installed: each program acts as its own account, with the role that is generated for it.

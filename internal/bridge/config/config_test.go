@@ -35,6 +35,13 @@ environment: none
 			SchedulerName: "slurm-bridge-scheduler", SlurmRestAPI: "http://x", ManagedNodeTaint: "NoExecute",
 			Policy: "Restricted", PolicyConfigMap: "slurm-bridge-policy", Environment: "none",
 		}},
+		"owner kinds": {`
+slurmRestApi: http://x
+ownerKinds: [{group: ray.io, version: v1, kind: RayCluster, resource: rayclusters, gangLabel: ray.io/cluster}]
+`, Config{
+			SchedulerName: "slurm-bridge-scheduler", SlurmRestAPI: "http://x", ManagedNodeTaint: "NoExecute", Policy: "Open", Environment: "threads,slurm",
+			OwnerKinds: []OwnerKind{{Group: "ray.io", Version: "v1", Kind: "RayCluster", Resource: "rayclusters", GangLabel: "ray.io/cluster"}},
+		}},
 		"other case, defaults": {"SLURMRESTAPI: https://x", Config{SchedulerName: "slurm-bridge-scheduler", SlurmRestAPI: "https://x", ManagedNodeTaint: "NoExecute", Policy: "Open", Environment: "threads,slurm"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -57,6 +64,8 @@ func TestParseRefuses(t *testing.T) {
 		"bad effect":    {"slurmRestApi: http://x\nmanagedNodeTaint: Maybe", `managedNodeTaint is "Maybe", not NoExecute, NoSchedule or None`},
 		"bad policy":    {"slurmRestApi: http://x\npolicy: closed", `policy is "closed", not Open or Restricted`},
 		"bad group":     {"slurmRestApi: http://x\nenvironment: treads", `environment: "treads" is none of threads, slurm, peers, ranks, all and none`},
+		"no plural":     {"slurmRestApi: http://x\nownerKinds: [{group: ray.io, version: v1, kind: RayCluster}]", "ownerKinds[0]: version, kind and resource (the plural in lower case) are all needed"},
+		"no label":      {"slurmRestApi: http://x\nownerKinds: [{version: v1, kind: A, resource: as, gangLabel: 'a b'}]", `ownerKinds[0]: gangLabel "a b" is no name of a label`},
 		"twice":         {"partition: a\npartition: b", "not valid YAML"},
 		"wrong type":    {"managedNamespaces: a", "managedNamespaces"},
 		"not a mapping": {"- a", "cannot unmarshal array"},

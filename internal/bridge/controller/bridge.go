@@ -73,7 +73,7 @@ type Config struct {
 	NodeWorkers, PodWorkers int
 }
 
-// Bridge is the three controllers, and their ears for what changes in Slurm.
+// Bridge is the controllers, and their ears for what changes in Slurm.
 type Bridge struct {
 	Config
 	pods  ear[types.NamespacedName]
@@ -139,6 +139,9 @@ func Add(ctx context.Context, mgr manager.Manager, c Config) (*Bridge, error) {
 		return nil, err
 	}
 	if err := b.addJobs(mgr); err != nil {
+		return nil, err
+	}
+	if err := b.addGroups(mgr); err != nil {
 		return nil, err
 	}
 	return b, b.addNodes(mgr)

@@ -86,8 +86,9 @@ func NewCustom(d dynamic.Interface, discovery Discovery) *Custom {
 type customKind struct {
 	versions []schema.GroupVersionResource
 	convert  func(*unstructured.Unstructured) (any, error)
-	// changed is called for each object that is new or has changed.
+	// changed is called for each object that is new or has changed, and arrived when the kind is served from now on.
 	changed func(obj any)
+	arrived func()
 
 	mu sync.RWMutex
 	// asked tells whether the API server has said once which versions it serves.
@@ -163,6 +164,9 @@ func (c *Custom) follow(ctx context.Context, k *customKind, running *sync.WaitGr
 	kindCtx, k.stop = context.WithCancel(ctx)
 	k.informer = informer
 	running.Go(func() { informer.RunWithContext(kindCtx) })
+	if k.arrived != nil {
+		k.arrived()
+	}
 	return nil
 }
 

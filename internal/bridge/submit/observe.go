@@ -82,6 +82,9 @@ func (s *Submitter) watch() error {
 	if c := s.Sources.Custom; c != nil {
 		c.podGroups.changed = func(obj any) { s.enqueueGroup(workload.KindPodGroup, obj) }
 		c.coscheduling.changed = func(obj any) { s.enqueueGroup(workload.KindCoscheduling, obj) }
+		c.podGroups.arrived = func() { s.enqueueKind(workload.KindPodGroup) }
+		c.coscheduling.arrived = func() { s.enqueueKind(workload.KindCoscheduling) }
+		c.sets.arrived = func() { s.enqueueKind(workload.KindLeaderWorkerSet) }
 	}
 	for _, h := range handlers {
 		if _, err := h.informer.AddEventHandler(h.handler); err != nil {
@@ -122,6 +125,17 @@ func (s *Submitter) podChanged(obj any) {
 func (s *Submitter) enqueueGroup(kind workload.Kind, obj any) {
 	if g, err := meta.Accessor(obj); err == nil {
 		s.queue.Add(workload.Key{Kind: kind, Namespace: g.GetNamespace(), Name: g.GetName()})
+	}
+}
+
+// enqueueKind looks again at all workloads of a kind.
+func (s *Submitter) enqueueKind(kind workload.Kind) {
+	for _, obj := range s.Sources.Pods.Informer().GetStore().List() {
+		if pod, ok := obj.(*corev1.Pod); ok && s.ours(pod) {
+			if key := s.Kinds.KeyOf(pod); key.Kind == kind {
+				s.queue.Add(key)
+			}
+		}
 	}
 }
 

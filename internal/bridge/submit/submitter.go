@@ -90,6 +90,9 @@ type Submitter struct {
 	// blocked are workloads that no node suits now.
 	blocked map[workload.Key]bool
 	told    map[types.UID]told
+	// groups is what was told of workloads of several pods, and groupUIDs which there were of a key.
+	groups    map[groupID]groupTold
+	groupUIDs map[workload.Key][]types.UID
 	// indexed is a generation of the view all of whose jobs are in the index.
 	indexed uint64
 }
@@ -106,6 +109,8 @@ func New(c Config) (*Submitter, error) {
 		uncertain: map[workload.Key]uint64{},
 		blocked:   map[workload.Key]bool{},
 		told:      map[types.UID]told{},
+		groups:    map[groupID]groupTold{},
+		groupUIDs: map[workload.Key][]types.UID{},
 	}
 	if s.Rules != nil {
 		s.synced = append(s.synced, s.Rules.Synced()...)
@@ -207,12 +212,11 @@ func (s *Submitter) reconcile(ctx context.Context, key workload.Key) (time.Durat
 		for _, step := range workload.Next(o) {
 			after, err := s.act(ctx, o, step)
 			errs = append(errs, err)
-			if after > 0 && (again == 0 || after < again) {
-				again = after
-			}
+			again = sooner(again, after)
 		}
 	}
-	return again, errors.Join(errs...)
+	after, err := s.tellGroups(ctx, key, observed)
+	return sooner(again, after), errors.Join(append(errs, err)...)
 }
 
 // unsure returns how long to wait before the jobs in the index are sure to hold

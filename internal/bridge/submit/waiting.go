@@ -13,6 +13,7 @@ import (
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
 	"github.com/slinky-hpc/slinky/internal/plan/explain"
+	"github.com/slinky-hpc/slinky/internal/plan/workload"
 	"github.com/slinky-hpc/slinky/slurm"
 )
 
@@ -148,6 +149,9 @@ func (s *Submitter) retell(ctx context.Context, n news) error {
 		return err
 	}
 	s.setTold(n.pod, told{reason: reasonQueued, text: n.text, at: s.Now(), word: n.reason})
+	if key := s.Kinds.KeyOf(n.pod); key.Kind != workload.KindPod {
+		s.queue.Add(key) // its group says the same
+	}
 	if explain.NeedsPerson(n.reason) && n.last.word != n.reason {
 		s.event(n.pod, held{reason: v1beta1.ReasonSlurmNeedsAction, text: n.text, warn: true})
 	}

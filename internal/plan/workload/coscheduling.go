@@ -6,18 +6,16 @@ import (
 
 // Counts is the status of a PodGroup of scheduling.x-k8s.io, as its own project's controller keeps it.
 type Counts struct {
-	Phase     string `json:"phase,omitempty"`
-	Scheduled int    `json:"scheduled,omitempty"`
-	Running   int    `json:"running,omitempty"`
-	Succeeded int    `json:"succeeded,omitempty"`
-	Failed    int    `json:"failed,omitempty"`
+	Phase     string `json:"phase"`
+	Running   int    `json:"running"`
+	Succeeded int    `json:"succeeded"`
+	Failed    int    `json:"failed"`
 }
 
 // Phases of a PodGroup of scheduling.x-k8s.io.
 const (
 	phasePending    = "Pending"
 	phaseScheduling = "Scheduling"
-	phaseScheduled  = "Scheduled"
 	phaseRunning    = "Running"
 	phaseFinished   = "Finished"
 	phaseFailed     = "Failed"
@@ -35,9 +33,6 @@ func CountsOf(minCount int, pods []*corev1.Pod) Counts {
 		case pod.Status.Phase == corev1.PodRunning:
 			c.Running++
 		}
-		if pod.Spec.NodeName != "" {
-			c.Scheduled++
-		}
 	}
 	switch {
 	case len(pods) < minCount:
@@ -48,8 +43,6 @@ func CountsOf(minCount int, pods []*corev1.Pod) Counts {
 		c.Phase = phaseFailed
 	case c.Running+c.Succeeded >= minCount:
 		c.Phase = phaseRunning
-	case c.Scheduled >= minCount:
-		c.Phase = phaseScheduled
 	default:
 		c.Phase = phaseScheduling
 	}

@@ -24,6 +24,13 @@ type PodGroup struct {
 	Counts Counts
 }
 
+func (pg *PodGroup) reference() *corev1.ObjectReference {
+	if pg == nil {
+		return nil
+	}
+	return &corev1.ObjectReference{APIVersion: pg.APIVersion, Kind: "PodGroup", Namespace: pg.Namespace, Name: pg.Name, UID: pg.UID}
+}
+
 // Conditions of a PodGroup of scheduling.k8s.io that tell whether it has been scheduled.
 const (
 	conditionScheduledOld = "PodGroupScheduled"

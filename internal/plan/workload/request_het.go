@@ -1,8 +1,13 @@
 package workload
 
 import (
+	"maps"
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/slinky-hpc/slinky/api/v1beta1"
 )
 
 // Components splits the pods of a job into those of its components: one for each
@@ -18,7 +23,7 @@ func Components(g Group, pods []*corev1.Pod) [][]*corev1.Pod {
 		n := needOf(pod)
 		at := len(needs)
 		for i := range needs {
-			if equality.Semantic.DeepEqual(needs[i], n) {
+			if needs[i].same(n) {
 				at = i
 				break
 			}
@@ -40,9 +45,20 @@ type need struct {
 }
 
 func needOf(pod *corev1.Pod) need {
-	n := need{resources: needsOf(pod), selector: pod.Spec.NodeSelector, tolerations: pod.Spec.Tolerations}
+	n := need{resources: needsOf(pod), selector: pod.Spec.NodeSelector}
+	for _, t := range pod.Spec.Tolerations {
+		// These come with a pod's admission and decide about no node.
+		if !strings.HasPrefix(t.Key, "node.kubernetes.io/") && t.Key != v1beta1.TaintManagedNode {
+			n.tolerations = append(n.tolerations, t)
+		}
+	}
 	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil {
 		n.affinity = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 	}
 	return n
+}
+
+func (n need) same(m need) bool {
+	return equality.Semantic.DeepEqual(n.resources, m.resources) && maps.Equal(n.selector, m.selector) &&
+		equality.Semantic.DeepEqual(n.affinity, m.affinity) && equality.Semantic.DeepEqual(n.tolerations, m.tolerations)
 }

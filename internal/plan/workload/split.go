@@ -35,7 +35,7 @@ func (k Kinds) Split(key Key, members []Member, o Objects) []Observed {
 	case KindPod:
 		return k.alone(key, members)
 	case KindPodGroup:
-		return []Observed{{Group: k.podGroup(key, members, o), Pods: podsOf(members)}}
+		return []Observed{{Group: k.podGroup(key, members, o), Pods: podsOf(members), PodGroup: o.PodGroup, Object: o.PodGroup.reference()}}
 	case KindCoscheduling:
 		return k.coscheduling(key, members, o)
 	case KindLeaderWorkerSet:
@@ -83,16 +83,17 @@ func (k Kinds) coscheduling(key Key, members []Member, o Objects) []Observed {
 	if o.PodGroup != nil {
 		g = OfCoscheduling(*o.PodGroup)
 	}
-	return []Observed{{Group: g, Pods: podsOf(members)}}
+	return []Observed{{Group: g, Pods: podsOf(members), PodGroup: o.PodGroup, Object: o.PodGroup.reference()}}
 }
 
 // leaderWorkerSet makes a workload of each leader with its workers.
 func (k Kinds) leaderWorkerSet(key Key, members []Member, o Objects) []Observed {
 	if o.Set == nil {
-		name := LeaderWorkerSetName(members[0].Pod)
-		return []Observed{{Pods: podsOf(members), Group: Group{
-			Key: key, Missing: fmt.Sprintf("LeaderWorkerSet %s/%s doesn't exist", key.Namespace, name),
-		}}}
+		g := Group{Key: key, Missing: fmt.Sprintf("LeaderWorkerSet %s/%s doesn't exist", key.Namespace, LeaderWorkerSetName(members[0].Pod))}
+		if !o.Served {
+			g.Missing += ": the API server has no LeaderWorkerSets"
+		}
+		return []Observed{{Pods: podsOf(members), Group: g}}
 	}
 	var out []Observed
 	b := buckets{}
@@ -113,7 +114,9 @@ func (k Kinds) leaderWorkerSet(key Key, members []Member, o Objects) []Observed 
 		} else {
 			g.Missing = fmt.Sprintf("%s %s/%s %s", members[0].Unread.Kind.Kind, key.Namespace, members[0].Unread.Name, members[0].Why)
 		}
-		out = append(out, Observed{Group: g, Pods: podsOf(members)})
+		out = append(out, Observed{Group: g, Pods: podsOf(members), Object: &corev1.ObjectReference{
+			APIVersion: "leaderworkerset.x-k8s.io/v1", Kind: groupKindLWS.Kind, Namespace: o.Set.Namespace, Name: o.Set.Name, UID: o.Set.UID,
+		}})
 	}
 	return out
 }

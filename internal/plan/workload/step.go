@@ -53,6 +53,10 @@ type Observed struct {
 	// Jobs are the jobs of this Kubernetes cluster that name a member or the workload.
 	Jobs    []slurm.Job
 	Cluster string
+	// PodGroup is the object whose status tells how the workload stands, nil where there is none.
+	PodGroup *PodGroup
+	// Object is what holds the pods together, for events on it, nil where that is nothing.
+	Object *corev1.ObjectReference
 }
 
 // Next decides what to do for a workload. Every pod that waits for a node is in
