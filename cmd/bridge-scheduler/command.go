@@ -39,7 +39,7 @@ func newCommand(getenv func(string) string) *cobra.Command {
 		"Without it, SLURM_JWT_FILE names a file with a token.")
 	set.StringVar(&f.user, "slurm-user", "slurm", "The Slurm user that tokens made from the key are for.")
 	set.StringVar(&f.namespace, "bridge-namespace", "", "The bridge's namespace, of the ConfigMap that policyConfigMap in the configuration names. The pod's own if empty.")
-	set.IntVar(&f.workers, "submit-workers", 4, "How many workloads are submitted to Slurm at once.")
+	set.IntVar(&f.workers, "submit-workers", 8, "How many workloads are submitted to Slurm at once.")
 	cmd.Flags().AddFlagSet(set)
 	// kube-scheduler's help shows its own groups of flags alone.
 	help := cmd.HelpFunc()

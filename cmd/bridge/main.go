@@ -39,8 +39,8 @@ func run(args []string, getenv func(string) string) error {
 	f.StringVar(&o.MetricsAddress, "metrics-bind-address", ":8080", "Where to serve metrics; 0 for nowhere.")
 	f.StringVar(&o.ProbeAddress, "health-probe-bind-address", ":8081", "Where to serve health probes; 0 for nowhere.")
 	f.BoolVar(&o.LeaderElection, "leader-elect", false, "Elect a leader among replicas; only that one acts.")
-	f.IntVar(&o.NodeWorkers, "node-workers", 4, "How many nodes are handled at once.")
-	f.IntVar(&o.PodWorkers, "pod-workers", 4, "How many pods and jobs are handled at once.")
+	f.IntVar(&o.NodeWorkers, "node-workers", 8, "How many nodes are handled at once.")
+	f.IntVar(&o.PodWorkers, "pod-workers", 8, "How many pods and jobs are handled at once.")
 	logs.BindFlags(f)
 	if err := f.Parse(args); err != nil {
 		return err

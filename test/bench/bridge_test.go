@@ -217,6 +217,7 @@ func (w *world) bridge(t *testing.T) {
 		c := &counted{proxy: proxy, processes: []*process{w.startController(t, s, at), w.startScheduler(t, s, at)}}
 		w.oneByOne(t, w.load(config.DefaultSchedulerName), 5)
 		w.idle(t, c)
+		w.callsPerPod(t, c)
 		w.fullCluster(t, s, c)
 	})
 }

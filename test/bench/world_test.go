@@ -121,7 +121,7 @@ type slurmWorld struct {
 func startSlurm(t *testing.T) *slurmWorld {
 	t.Helper()
 	c := slurmtest.Start(t, slurmtest.Options{
-		SchedulerParameters: "bf_interval=1,sched_interval=1,sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_max_job_test=5000",
+		SchedulerParameters: "bf_interval=1,sched_interval=1,sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_max_job_test=5000,bf_max_time=60",
 		Config:              []string{"NodeSet=ns_aside Feature=" + aside, "PartitionName=" + aside + " Nodes=ns_aside State=UP"},
 	})
 	s := &slurmWorld{Cluster: c, rest: c.Client(t, "root")}
@@ -159,9 +159,9 @@ func (s *slurmWorld) proxied(t *testing.T) (*measure.Proxy, string) {
 // install gives the bridge's programs the accounts, roles and settings that they are installed with.
 func (w *world) install(t *testing.T) {
 	t.Helper()
+	w.server.Apply(t, "config", "bridge", "config.yaml")
 	w.server.Apply(t, "config", "rbac", "bridge", "role.yaml")
 	w.server.Apply(t, "config", "rbac", "bridge-scheduler", "role.yaml")
-	w.server.Apply(t, "config", "bridge", "config.yaml")
 	w.server.Apply(t, "config", "bridge", "rbac.yaml")
 }
 

@@ -31,15 +31,16 @@ type nodeMirror struct {
 func (r *nodeMirror) Reconcile(ctx context.Context, name string) (ctrl.Result, error) {
 	if !r.View.Synced() {
 		// What isn't known may not be taken for absent.
-		return ctrl.Result{RequeueAfter: time.Second}, nil
+		return ctrl.Result{RequeueAfter: 100 * time.Millisecond}, nil
 	}
 	f, err := r.nodeFacts(ctx, name)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	p := mirror.Make(f)
-	if p.Changes() {
-		// The view may be behind: look again before changing anything.
+	if p.Changes() && !registersOnly(p) {
+		// The view may be behind: look again before changing anything. Slurm itself
+		// refuses to register a node twice, so a new one is spared the look.
 		if _, err := r.View.RefreshNode(ctx, name); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -73,6 +74,9 @@ func (r *nodeMirror) Reconcile(ctx context.Context, name string) (ctrl.Result, e
 	}
 	return result, nil
 }
+
+// registersOnly tells whether a plan changes nothing that Slurm has.
+func registersOnly(p mirror.Plan) bool { return p.Create != nil && p.Update == nil && !p.Delete }
 
 // kubeNode returns the Kubernetes node of a name in Slurm, nil if there is none.
 func (r *nodeMirror) kubeNode(ctx context.Context, name string) (*corev1.Node, error) {

@@ -1,0 +1,78 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/slinky-hpc/slinky/api/v1beta1"
+	"github.com/slinky-hpc/slinky/internal/bridge/config"
+	"github.com/slinky-hpc/slinky/test/bench/measure"
+)
+
+// backfillPatience is how long a small job may wait for Slurm's backfill. It is longer
+// on a busy machine: what doesn't start in time is written down as that.
+const backfillPatience = 45 * time.Second
+
+// smallPods measures small pods behind the waiting ones: in the same partition,
+// where Slurm's backfill decides, against a bare job there, and in another one.
+func (w *world) smallPods(t *testing.T, s *slurmWorld) {
+	bare := w.tries(t, 3, func(ctx context.Context) (time.Duration, error) {
+		r, err := s.bare.Run(ctx, measure.BareJobs{Name: "small", Partition: partition, Count: 1, Workers: 1, CPUs: 1, MemoryMiB: 1024})
+		if len(r.IDs) > 0 {
+			s.cancelAll(w.phase(t), t, r.IDs)
+		}
+		return r.Wall, err
+	})
+	same := w.tries(t, 5, func(ctx context.Context) (time.Duration, error) { return w.smallPod(ctx, t, partition) })
+	limit, got := measure.QuantilesOf(bare), measure.QuantilesOf(same)
+	w.table.add(row{
+		what:     "2,000 pods waiting on a full cluster: a small pod that fits, same partition",
+		measured: fmt.Sprintf("p50 %s, max %s", seconds(got.P50), seconds(got.Max)),
+		limit:    fmt.Sprintf("bare Slurm job p50 %s, max %s", seconds(limit.P50), seconds(limit.Max)),
+		reach:    "as bare Slurm", met: got.P50 <= limit.Max+w.table.idleOne,
+	})
+	other := w.tries(t, 20, func(ctx context.Context) (time.Duration, error) { return w.smallPod(ctx, t, aside) })
+	q := measure.QuantilesOf(other)
+	w.table.add(row{
+		what:     "the same, a small pod in another partition",
+		measured: fmt.Sprintf("p50 %s, p99 %s", seconds(q.P50), seconds(q.P99)),
+		limit:    fmt.Sprintf("idle cluster p50 %s", seconds(w.table.idleOne)),
+		reach:    "as on an idle cluster", met: q.P50 < 0.05 && q.P99 < 0.25,
+	})
+}
+
+// tries returns how long each of some tries took; one that isn't done in time counts as all of it.
+func (w *world) tries(t *testing.T, count int, try func(context.Context) (time.Duration, error)) []time.Duration {
+	t.Helper()
+	var out []time.Duration
+	for range count {
+		ctx, cancel := context.WithTimeout(w.live, backfillPatience)
+		took, err := try(ctx)
+		cancel()
+		if err != nil {
+			t.Logf("not within %s: %v", backfillPatience, err)
+			took = backfillPatience
+		}
+		out = append(out, took)
+	}
+	return out
+}
+
+// smallPod creates a pod of one CPU that shares its node, and returns how long it took until bound.
+func (w *world) smallPod(ctx context.Context, t *testing.T, partition string) (time.Duration, error) {
+	t.Helper()
+	l := w.load(config.DefaultSchedulerName)
+	l.Annotations = map[string]string{v1beta1.AnnotationExclusive: "false", v1beta1.AnnotationPartition: partition}
+	tracker := w.track(t, l)
+	start := time.Now()
+	pods, err := l.Pods(1)
+	must(t, err)
+	_, err = w.kube.Create(ctx, tracker, l, pods)
+	must(t, err)
+	err = tracker.Wait(ctx, "the pod is bound", func(s *measure.Seen) bool { return s.Bound > 0 })
+	took := tracker.BoundSince(start).Latency.Max
+	w.clear(t, tracker, l)
+	return time.Duration(took * float64(time.Second)), err
+}
