@@ -85,12 +85,17 @@ func (h handler) mutatePod(ctx context.Context, req webhook.Request) webhook.Res
 	if refusal != nil {
 		return *refusal
 	}
-	adopt.Pod(pod, f)
-	text, err := json.Marshal(pod)
+	// Fields of a newer API server, which aren't known here, are in neither text, and so stay.
+	before, err := json.Marshal(pod)
 	if err != nil {
 		return webhook.Errored(http.StatusInternalServerError, fmt.Errorf("write the pod: %w", err))
 	}
-	return webhook.PatchResponseFromRaw(req.Object.Raw, text)
+	adopt.Pod(pod, f)
+	after, err := json.Marshal(pod)
+	if err != nil {
+		return webhook.Errored(http.StatusInternalServerError, fmt.Errorf("write the pod: %w", err))
+	}
+	return webhook.PatchResponseFromRaw(before, after)
 }
 
 func (h handler) validatePod(ctx context.Context, req webhook.Request) webhook.Response {
