@@ -41,6 +41,7 @@ func TestBridge(t *testing.T) {
 		{"a foreign job is left alone", w.foreignJob},
 		{"what happens while the bridge is away", w.away},
 		{"a node that goes leaves Slurm", w.nodeLeaves},
+		{"devices are given as Slurm chose them", w.devicesAreGiven},
 	} {
 		if !t.Run(story.name, func(t *testing.T) {
 			story.run(t)

@@ -144,6 +144,9 @@ func Add(ctx context.Context, mgr manager.Manager, c Config) (*Bridge, error) {
 	if err := b.addGroups(mgr); err != nil {
 		return nil, err
 	}
+	if err := b.addClaims(mgr); err != nil {
+		return nil, err
+	}
 	return b, b.addNodes(mgr)
 }
 

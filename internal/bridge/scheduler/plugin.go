@@ -20,7 +20,8 @@ const Name = "SlurmBridge"
 
 // Plugin lets a pod through to the node that Slurm chose for it, and to no other.
 type Plugin struct {
-	table *Table
+	table   *Table
+	devices Devices
 }
 
 var (
@@ -34,8 +35,9 @@ var (
 	_ fwk.PostBindPlugin    = (*Plugin)(nil)
 )
 
-// New returns a plugin that reads the table.
-func New(table *Table) *Plugin { return &Plugin{table: table} }
+// New returns a plugin that reads the table, and has the devices of pods written
+// outside of the scheduling cycle. devices may be nil where pods get none.
+func New(table *Table, devices Devices) *Plugin { return &Plugin{table: table, devices: devices} }
 
 // Name returns the plugin's name.
 func (p *Plugin) Name() string { return Name }
@@ -57,7 +59,7 @@ func (p *Plugin) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Status {
 // EventsToRegister asks to look at a held pod again when the pod itself has
 // changed. All else that frees a pod is announced by the submitter.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
-	return []fwk.ClusterEventWithHint{{
+	return append(p.deviceEvents(), fwk.ClusterEventWithHint{
 		Event: fwk.ClusterEvent{Resource: fwk.TargetPod, ActionType: fwk.UpdatePodLabel | fwk.UpdatePodToleration},
 		QueueingHintFn: func(_ klog.Logger, pod *corev1.Pod, _, changed any) (fwk.QueueingHint, error) {
 			now, ok := changed.(*corev1.Pod)
@@ -66,7 +68,7 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 			}
 			return fwk.Queue, nil
 		},
-	}}, nil
+	}), nil
 }
 
 // PreFilter narrows the nodes to the one that Slurm chose.
@@ -112,17 +114,10 @@ func (p *Plugin) Reserve(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, n
 	return p.stands(pod, node)
 }
 
-// Unreserve has nothing to undo: the allocation is Slurm's.
-func (p *Plugin) Unreserve(context.Context, fwk.CycleState, *corev1.Pod, string) {}
-
-// PreBindPreFlight tells that PreBind does no work that others must wait for.
-func (p *Plugin) PreBindPreFlight(context.Context, fwk.CycleState, *corev1.Pod, string) (*fwk.PreBindPreFlightResult, *fwk.Status) {
-	return &fwk.PreBindPreFlightResult{AllowParallel: true}, nil
-}
-
-// PreBind is the last look: a job that ended meanwhile took its pods' allocations with it.
-func (p *Plugin) PreBind(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
-	return p.stands(pod, node)
+// Unreserve takes the devices back where the pod wasn't bound after they were
+// written. The rest is Slurm's, and stays.
+func (p *Plugin) Unreserve(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, _ string) {
+	p.releaseDevices(ctx, state, pod)
 }
 
 // PostBind forgets the pod: from now on its spec names the node.

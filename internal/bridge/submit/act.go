@@ -49,7 +49,7 @@ func (s *Submitter) act(ctx context.Context, o workload.Observed, step workload.
 	case workload.StepUpdate:
 		return s.update(ctx, o, step)
 	case workload.StepPlace:
-		return s.place(ctx, step)
+		return s.place(ctx, o.Group.Key, step)
 	case workload.StepSubmit:
 		return s.submit(ctx, o, step.Pods)
 	}
@@ -209,9 +209,17 @@ func (s *Submitter) request(g workload.Group, pods []*corev1.Pod) (slurm.JobRequ
 	return req, held{}, nil
 }
 
+// noSuchNode is Slurm's error for a request that names a node which it doesn't have.
+const noSuchNode = 2018
+
 // refused tells the pods that Slurm took no job, and decides when to ask again.
 func (s *Submitter) refused(ctx context.Context, key workload.Key, pods []*corev1.Pod, err error) (time.Duration, error) {
+	var e *slurm.Error
 	switch {
+	case errors.As(err, &e) && e.Code == noSuchNode:
+		// A node that the job excludes has just left Slurm. The next reading of nodes shows it.
+		_, holdErr := s.hold(ctx, pods, held{reason: reasonAway, text: "the nodes of Slurm are changing"})
+		return time.Second, holdErr
 	case errors.Is(err, slurm.ErrInvalid), errors.Is(err, slurm.ErrNotFound):
 		// Only a change of Slurm's configuration helps: look again at leisure.
 		_, holdErr := s.hold(ctx, pods, held{reason: reasonRefused, text: explain.Refused(err), warn: true})

@@ -23,7 +23,7 @@ import (
 const patchers = 16
 
 // place gives the pods of a running job their nodes.
-func (s *Submitter) place(ctx context.Context, step workload.Step) (time.Duration, error) {
+func (s *Submitter) place(ctx context.Context, key workload.Key, step workload.Step) (time.Duration, error) {
 	layout, err := s.layout(ctx, step.Job)
 	if err != nil {
 		return 0, err
@@ -37,6 +37,9 @@ func (s *Submitter) place(ctx context.Context, step workload.Step) (time.Duratio
 		text := fmt.Sprintf("Slurm job %d runs, but %v", step.Job.ID, err)
 		_, err := s.hold(ctx, step.Pods, held{reason: reasonNoPlace, text: text, warn: true})
 		return 10 * time.Second, err
+	}
+	if step.Reason = s.stale(step, placed); step.Reason != "" {
+		return 0, s.cancel(ctx, key, step)
 	}
 	job := s.memberships(step, layout, placed)
 	slots := make(chan struct{}, patchers)

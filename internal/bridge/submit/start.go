@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 
+	"github.com/slinky-hpc/slinky/internal/bridge/claims"
 	"github.com/slinky-hpc/slinky/internal/bridge/config"
 	"github.com/slinky-hpc/slinky/internal/bridge/connect"
 	"github.com/slinky-hpc/slinky/internal/bridge/jobs"
@@ -76,10 +77,14 @@ func Start(ctx context.Context, h Handle, o Options) (*scheduler.Plugin, error) 
 	}
 	view := connect.View(slurm, klog.FromContext(ctx))
 	table := scheduler.NewTable()
+	devices, err := claims.New(informers, claims.Config{Client: client, Drivers: o.Config.Drivers(), View: view})
+	if err != nil {
+		return nil, err
+	}
 	s, err := New(Config{
 		SchedulerName: o.Config.SchedulerName, Kinds: kindsOf(o.Config),
 		Policy: workload.Policy{Cluster: cluster, Partition: o.Config.Partition, MCSLabel: o.Config.MCSLabel},
-		Slurm:  slurm, View: view, Index: jobs.NewIndex(cluster), Table: table, Client: client,
+		Slurm:  slurm, View: view, Index: jobs.NewIndex(cluster), Table: table, Client: client, Devices: devices,
 		Events: h.EventRecorder(), Sources: sources, Rules: rules, Workers: o.Workers, Now: time.Now,
 		Activate: func(pods ...*corev1.Pod) {
 			byName := make(map[string]*corev1.Pod, len(pods))
@@ -107,7 +112,7 @@ func Start(ctx context.Context, h Handle, o Options) (*scheduler.Plugin, error) 
 	go view.Run(ctx)
 	go sources.Custom.Run(ctx)
 	go s.Run(ctx)
-	return scheduler.New(table), nil
+	return scheduler.New(table, writer{devices}), nil
 }
 
 // ownerResources returns the resources of the kinds of owners that are known beforehand.

@@ -65,7 +65,9 @@ type Config struct {
 	Index  *jobs.Index
 	Table  *scheduler.Table
 	Client kubernetes.Interface
-	Events Events
+	// Devices may be nil where pods get none.
+	Devices Devices
+	Events  Events
 	// Activate makes the scheduler look at pods that it holds.
 	Activate func(pods ...*corev1.Pod)
 	Sources  Sources

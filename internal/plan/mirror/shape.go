@@ -137,6 +137,15 @@ func differs(f Facts, want slurm.NodeCreate) (d difference, wait string) {
 	return difference{}, ""
 }
 
+// DriversAway returns a driver that published devices when a node was registered and
+// publishes none now, "" if there is none.
+func DriversAway(have *slurm.Node, now device.Node) string {
+	if m := MarkOf(have); m != nil {
+		return missing(m.Drivers, now.Drivers())
+	}
+	return ""
+}
+
 // missing returns a driver that published before and doesn't now.
 func missing(before, now []string) string {
 	for _, d := range before {

@@ -1,0 +1,185 @@
+// Package claims writes the ResourceClaims of the bridge's pods already allocated,
+// with the devices that Slurm's numbers stand for. It knows Slurm only by its view.
+package claims
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	resourcelisters "k8s.io/client-go/listers/resource/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/slinky-hpc/slinky/internal/plan/device"
+	"github.com/slinky-hpc/slinky/internal/plan/mirror"
+	"github.com/slinky-hpc/slinky/internal/plan/placement"
+	"github.com/slinky-hpc/slinky/slurm"
+)
+
+// ErrWait is of what may be mended by time: the pod is tried again when claims or slices change.
+var ErrWait = errors.New("devices can't be given now")
+
+// View is the live view of Slurm.
+type View interface {
+	Node(name string) (slurm.Node, bool)
+}
+
+// Config is what a Writer needs.
+type Config struct {
+	Client  kubernetes.Interface
+	Drivers device.Drivers
+	View    View
+}
+
+// Writer writes claims. Make it with New, before the informers start.
+type Writer struct {
+	Config
+	nodes   corelisters.NodeLister
+	pods    corelisters.PodLister
+	classes resourcelisters.DeviceClassLister
+	claims  cache.Indexer
+	slices  cache.Indexer
+}
+
+const (
+	indexNode = "slinky-slices-by-node"
+	indexPool = "slinky-claims-by-pool"
+)
+
+// New returns a writer that reads from the informers of f.
+func New(f informers.SharedInformerFactory, c Config) (*Writer, error) {
+	resources := f.Resource().V1()
+	slices, claims := resources.ResourceSlices().Informer(), resources.ResourceClaims().Informer()
+	err := slices.AddIndexers(cache.Indexers{indexNode: func(obj any) ([]string, error) {
+		s, ok := obj.(*resourcev1.ResourceSlice)
+		if !ok {
+			return nil, nil
+		}
+		return device.NodesOf(s), nil
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("index ResourceSlices: %w", err)
+	}
+	err = claims.AddIndexers(cache.Indexers{indexPool: func(obj any) ([]string, error) {
+		c, ok := obj.(*resourcev1.ResourceClaim)
+		if !ok || c.Status.Allocation == nil {
+			return nil, nil
+		}
+		return poolsOf(*c.Status.Allocation), nil
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("index ResourceClaims: %w", err)
+	}
+	return &Writer{
+		Config: c, nodes: f.Core().V1().Nodes().Lister(), pods: f.Core().V1().Pods().Lister(), classes: resources.DeviceClasses().Lister(),
+		claims: claims.GetIndexer(), slices: slices.GetIndexer(),
+	}, nil
+}
+
+// poolsOf returns the pools that an allocation takes devices of.
+func poolsOf(a resourcev1.AllocationResult) []string {
+	seen := map[string]bool{}
+	var out []string
+	for _, r := range a.Devices.Results {
+		if key := r.Driver + "/" + r.Pool; !seen[key] {
+			seen[key] = true
+			out = append(out, key)
+		}
+	}
+	return out
+}
+
+// node reads what the drivers of a node publish.
+func (w *Writer) node(name string) (device.Node, error) {
+	kube, err := w.nodes.Get(name)
+	if err != nil {
+		return device.Node{}, fmt.Errorf("read node %s: %w", name, err)
+	}
+	objs, err := w.slices.ByIndex(indexNode, name)
+	if err != nil {
+		return device.Node{}, fmt.Errorf("find the ResourceSlices of node %s: %w", name, err)
+	}
+	published := make([]*resourcev1.ResourceSlice, 0, len(objs))
+	for _, obj := range objs {
+		published = append(published, obj.(*resourcev1.ResourceSlice))
+	}
+	return device.Of(kube, published, w.Drivers), nil
+}
+
+// Write gives a pod the devices that it was granted: it writes its claims with their
+// allocation, and tells kubelet which container gets what. It can be repeated at any
+// time, and makes what an earlier try left right.
+func (w *Writer) Write(ctx context.Context, pod *corev1.Pod, g placement.Grant) error {
+	if !device.Asks(pod) {
+		return nil
+	}
+	n, err := w.node(g.Node)
+	if err != nil {
+		return err
+	}
+	if why := w.changed(n, g.SlurmNode); why != "" {
+		return fmt.Errorf("%w: %s", ErrWait, why)
+	}
+	if err := w.known(pod); err != nil {
+		return err
+	}
+	plan, err := device.Extended(pod, n, device.Grant{Cores: g.Cores, GRES: g.GRES}, w.Drivers)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrWait, err)
+	}
+	claim, err := w.extended(ctx, pod, plan)
+	if err != nil {
+		return err
+	}
+	if err := w.tell(ctx, pod, claim.Name, plan.Mappings); err != nil {
+		return errors.Join(err, w.remove(ctx, claim))
+	}
+	return nil
+}
+
+// Stale tells why the devices that a pod was granted can't be known any more, "" where
+// they can: Slurm's numbers stand for what was registered, and that has changed since.
+func (w *Writer) Stale(pod *corev1.Pod, g placement.Grant) string {
+	if !device.Asks(pod) {
+		return ""
+	}
+	n, err := w.node(g.Node)
+	if err != nil || n.Unsettled != "" {
+		return ""
+	}
+	if node, ok := w.View.Node(g.SlurmNode); ok && mirror.DriversAway(&node, n) != "" {
+		return ""
+	}
+	return w.changed(n, g.SlurmNode)
+}
+
+// changed tells that a node's devices aren't those that it was registered with.
+func (w *Writer) changed(n device.Node, slurmNode string) string {
+	node, ok := w.View.Node(slurmNode)
+	if !ok {
+		return ""
+	}
+	if m := mirror.MarkOf(&node); m != nil && m.Devices != "" && m.Devices != n.Fingerprint() {
+		if n.Unsettled != "" {
+			return n.Unsettled
+		}
+		return fmt.Sprintf("the devices of node %s changed after Slurm was told of them", n.Name)
+	}
+	return ""
+}
+
+// known checks that the classes exist which a pod's extended resources name: without
+// them, the API server and kubelet take the resources for something else.
+func (w *Writer) known(pod *corev1.Pod) error {
+	for _, class := range device.Classes(pod) {
+		if _, err := w.classes.Get(class); err != nil {
+			return fmt.Errorf("%w: pod %s asks for devices of DeviceClass %s: %w", ErrWait, pod.Name, class, err)
+		}
+	}
+	return nil
+}
