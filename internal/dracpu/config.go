@@ -35,6 +35,9 @@ type Config struct {
 	CFSQuota string `json:"cfsQuota"`
 	// MemoryNodes is all or local: whether such containers get memory of their CPUs' NUMA nodes alone.
 	MemoryNodes string `json:"memoryNodes"`
+	// SelfManaged are pods whose containers divide the node's CPUs among programs by themselves, and are left alone,
+	// as "namespace/label=value": Slurm's workers, where Slurm gives out the CPUs of the node's pods as well.
+	SelfManaged []string `json:"selfManaged"`
 }
 
 // DefaultConfig is the configuration of the published driver, with threadEnvironment.
@@ -134,6 +137,9 @@ func (c Config) exposure() (cpuset.Exposure, error) {
 		if !slices.Contains(v.right, v.is) {
 			return e, fmt.Errorf("%s is %q, want one of %v", what, v.is, v.right)
 		}
+	}
+	if _, err := parsePods(c.SelfManaged); err != nil {
+		return e, fmt.Errorf("selfManaged: %w", err)
 	}
 	if c.MinSharedCPUs < 0 {
 		return e, fmt.Errorf("minSharedCPUs is %d, want 0 or more", c.MinSharedCPUs)

@@ -141,6 +141,20 @@ func (l *ledger) failed(ids []string) {
 	}
 }
 
+// names are the names of containers that are still there.
+func (l *ledger) names(ids []string) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []string
+	for _, id := range ids {
+		if c := l.containers[id]; c != nil {
+			out = append(out, c.name)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // stored notes that the runtime takes updates of the container from now on, and
 // tells whether there is one.
 func (l *ledger) stored(id string) (stale bool) {

@@ -136,9 +136,10 @@ func newDriver(o Options, stop context.CancelCauseFunc) (*driver, error) {
 func (d *driver) assemble(stop context.CancelCauseFunc) {
 	s, m := newState(), newMetrics(d.ledger)
 	c := d.Config
+	alone, _ := parsePods(c.SelfManaged) // exposure has checked it
 	d.plugin = &plugin{
 		log: d.Log.WithName("nri"), ledger: d.ledger, state: s, metric: m,
-		threads: c.ThreadEnvironment, liftQuota: c.CFSQuota == "disable", memory: c.MemoryNodes == "local",
+		threads: c.ThreadEnvironment, liftQuota: c.CFSQuota == "disable", memory: c.MemoryNodes == "local", selfManaged: alone,
 		kick: make(chan struct{}, 1), saveSoon: make(chan struct{}, 1),
 	}
 	d.node = &node{log: d.Log.WithName("dra"), ledger: d.ledger, state: s, metric: m, stop: stop, changed: func() { wake(d.plugin.kick) }}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
@@ -25,6 +26,7 @@ type plugin struct {
 	// threads: containers are told how many threads to start. liftQuota and
 	// memory: exclusive containers have no CFS quota, and memory of their own nodes only.
 	threads, liftQuota, memory bool
+	selfManaged                []pods
 	// kick wakes the goroutine that tells the runtime of changes; saveSoon the one that writes the checkpoint.
 	kick, saveSoon chan struct{}
 }
@@ -46,7 +48,7 @@ func (p *plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containe
 	}
 	var all []*container
 	for _, c := range containers {
-		if c.GetState() == api.ContainerState_CONTAINER_STOPPED {
+		if c.GetState() == api.ContainerState_CONTAINER_STOPPED || p.alone(byID[c.GetPodSandboxId()]) {
 			continue
 		}
 		known, err := p.describe(byID[c.GetPodSandboxId()], c)
@@ -78,6 +80,9 @@ func (p *plugin) describe(pod *api.PodSandbox, c *api.Container) (*container, er
 // CreateContainer gives a container its CPUs before it exists, and shrinks others first.
 func (p *plugin) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	defer p.metric.hook("create")()
+	if p.alone(pod) {
+		return nil, nil, nil
+	}
 	known, err := p.describe(pod, c)
 	var changes []change
 	var newOwner bool
@@ -254,23 +259,50 @@ func (p *plugin) apply(ctx context.Context, s stub.Stub, lost <-chan struct{}) {
 		}
 		changes := p.ledger.pending()
 		if len(changes) == 0 {
+			p.state.set(func(c *conditions) { c.stuck = "" })
 			continue
 		}
-		failed, err := s.UpdateContainers(updates(changes))
-		var ids []string
-		for _, u := range failed {
-			ids = append(ids, u.GetContainerId())
-		}
-		if err != nil {
-			for _, c := range changes {
-				ids = append(ids, c.id)
-			}
-		}
+		ids, err := tell(s, changes)
 		p.metric.updates.Add(float64(len(changes)))
 		p.metric.updatesFailed.Add(float64(len(ids)))
 		p.ledger.failed(ids)
+		p.stuck(ids, err)
 		p.log.V(2).Info("Containers have got other CPUs", "changed", len(changes), "failed", len(ids), "error", err)
 	}
+}
+
+// tell tells the runtime of changes and returns the containers that it couldn't change. With one
+// error it says of none what became of it, so they are then changed one by one.
+func tell(s stub.Stub, changes []change) (ids []string, err error) {
+	failed, err := s.UpdateContainers(updates(changes))
+	if err != nil && len(changes) > 1 {
+		var errs []error
+		for _, c := range changes {
+			one, err := tell(s, []change{c})
+			ids, errs = append(ids, one...), append(errs, err)
+		}
+		return ids, errors.Join(errs...)
+	}
+	if err != nil {
+		return []string{changes[0].id}, err
+	}
+	for _, u := range failed {
+		ids = append(ids, u.GetContainerId())
+	}
+	return ids, nil
+}
+
+// stuck tells that containers are still on CPUs that are not theirs any more.
+func (p *plugin) stuck(ids []string, err error) {
+	text := ""
+	if names := p.ledger.names(ids); len(names) > 0 {
+		text = fmt.Sprintf("the runtime can't take CPUs from %s: does it make cgroups of its own, as slurmd does? Then name it in selfManaged, or use cgroup v2",
+			strings.Join(names, ", "))
+	}
+	if text != "" && text != p.state.get().stuck {
+		p.log.Error(err, "Containers run on CPUs of others", "why", text)
+	}
+	p.state.set(func(c *conditions) { c.stuck = text })
 }
 
 // nriLogger writes the stub's messages to the driver's log.

@@ -15,6 +15,7 @@ type conditions struct {
 	registered   bool   // with kubelet
 	published    string // why the slices are not as they should be
 	rival        string // who else sets CPUs
+	stuck        string // which containers can't be moved off CPUs of others
 }
 
 // problems says what is wrong, one sentence each.
@@ -30,6 +31,9 @@ func (c conditions) problems() []string {
 	}
 	if c.published != "" {
 		out = append(out, "the ResourceSlices are not published: "+c.published)
+	}
+	if c.stuck != "" {
+		out = append(out, c.stuck)
 	}
 	if c.rival != "" {
 		out = append(out, c.rival)
