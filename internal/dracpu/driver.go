@@ -54,13 +54,17 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := d.serve(ctx, o.Address); err != nil {
+	return d.run(ctx, stop)
+}
+
+func (d *driver) run(ctx context.Context, stop context.CancelCauseFunc) error {
+	if err := d.serve(ctx, d.Address); err != nil {
 		return err
 	}
 	background := make(chan struct{})
 	go func() {
 		defer close(background)
-		d.plugin.connect(ctx, o.NRISocket)
+		d.plugin.connect(ctx, d.NRISocket)
 	}()
 	defer func() { <-background }()
 	defer stop(nil)
