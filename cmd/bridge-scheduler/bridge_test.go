@@ -31,6 +31,12 @@ func TestBridge(t *testing.T) {
 		{"a deleted pod keeps its job until it is gone", w.deletedPodKeepsJob},
 		{"a cancelled job deletes its pod", w.cancelledJobDeletesPod},
 		{"a gang starts together", w.gangStartsTogether},
+		{"the examples", func(t *testing.T) {
+			w.examples(t, "pod.yaml", "single")
+			w.examples(t, "gang.yaml", "pair-0", "pair-1")
+			w.examples(t, "job.yaml")
+			w.examples(t, "gang-job.yaml")
+		}},
 		{"two gangs on three nodes", w.twoGangs},
 		{"a full cluster queues in Slurm", w.fullClusterQueues},
 		{"a pod deleted while its job waits", w.deletedWhileQueued},
@@ -222,21 +228,21 @@ func member(group string) func(*corev1.Pod) {
 }
 
 func (w *world) gangStartsTogether(t *testing.T) {
-	w.pod("pair-0", member("pair"))
-	if text := w.held(t, "pair-0", "WaitingForMembers"); !strings.Contains(text, "PodGroup default/pair doesn't exist") {
+	w.pod("pair-0", member("couple"))
+	if text := w.held(t, "pair-0", "WaitingForMembers"); !strings.Contains(text, "PodGroup default/couple doesn't exist") {
 		t.Errorf("without its PodGroup, the pod says %q", text)
 	}
-	w.gang(t, "pair", 2)
+	w.gang(t, "couple", 2)
 	w.eventually(t, "the first member waits for the second", func() error {
 		if text := w.held(t, "pair-0", "WaitingForMembers"); !strings.Contains(text, "1 of the 2 pods") {
 			return fmt.Errorf("%w: %q", errWait, text)
 		}
 		return nil
 	})
-	w.pod("pair-1", member("pair"))
+	w.pod("pair-1", member("couple"))
 	p0, p1 := w.bound(t, "pair-0"), w.bound(t, "pair-1")
 	j0, j1 := w.job(t, p0), w.job(t, p1)
-	if j0.ID != j1.ID || j0.Name != "pair" || p0.Spec.NodeName == p1.Spec.NodeName {
+	if j0.ID != j1.ID || j0.Name != "couple" || p0.Spec.NodeName == p1.Spec.NodeName {
 		t.Errorf("pair-0 on %s in job %d, pair-1 on %s in job %d", p0.Spec.NodeName, j0.ID, p1.Spec.NodeName, j1.ID)
 	}
 	w.kubelet(t, "pair-0", corev1.PodSucceeded)
@@ -251,7 +257,7 @@ func (w *world) gangStartsTogether(t *testing.T) {
 		t.Fatalf("the job of a gang with a member left is %v (%v)", now.States, err)
 	}
 	// A new member takes the place of the one that ended.
-	w.pod("pair-2", member("pair"))
+	w.pod("pair-2", member("couple"))
 	p2 := w.bound(t, "pair-2")
 	if w.job(t, p2).ID != j0.ID || p2.Spec.NodeName != p0.Spec.NodeName {
 		t.Errorf("the new member is on %s in job %s, the old one was on %s in job %d",

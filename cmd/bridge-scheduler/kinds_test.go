@@ -35,6 +35,11 @@ func TestKinds(t *testing.T) {
 		{"a JobSet", w.jobSet},
 		{"a PodGroup of v1alpha3", w.alphaGroup},
 		{"a PodGroup of the coscheduling plugin", w.coscheduling},
+		{"the examples of installed kinds", func(t *testing.T) {
+			w.examples(t, "coscheduling.yaml", "duo-0", "duo-1")
+			w.examples(t, "jobset.yaml")
+			w.examples(t, "lws.yaml")
+		}},
 		{"one group name in two namespaces", w.twoNamespaces},
 		{"a LeaderWorkerSet of two shapes", w.twoShapes},
 		{"LeaderWorkerSet groups that don't all fit", w.groupsContend},
@@ -60,6 +65,11 @@ func (w *world) create(t *testing.T, manifest string) *unstructured.Unstructured
 	if err := yaml.Unmarshal([]byte(manifest), &u.Object); err != nil {
 		t.Fatal(err)
 	}
+	return w.add(t, u)
+}
+
+func (w *world) add(t *testing.T, u *unstructured.Unstructured) *unstructured.Unstructured {
+	t.Helper()
 	if u.GetNamespace() == "" && u.GetKind() != "Namespace" {
 		u.SetNamespace(namespace)
 	}
@@ -67,6 +77,21 @@ func (w *world) create(t *testing.T, manifest string) *unstructured.Unstructured
 	// A custom resource is served a moment after its definition is there.
 	w.eventually(t, "create "+u.GetKind()+" "+u.GetName(), func() error { return c.Create(t.Context(), u) })
 	return u
+}
+
+// examples creates what an example has, and waits until its pods run together.
+func (w *world) examples(t *testing.T, file string, pods ...string) {
+	t.Helper()
+	for _, u := range w.server.Manifests(t, "examples", "bridge", file) {
+		w.add(t, u)
+	}
+	jobs := map[uint32]bool{}
+	for _, name := range pods {
+		jobs[w.job(t, w.bound(t, name)).ID] = true
+	}
+	if len(pods) > 0 && len(jobs) != 1 {
+		t.Errorf("the pods of %s are in %d jobs", file, len(jobs))
+	}
 }
 
 func (w *world) client(t *testing.T) client.Client {
@@ -501,9 +526,9 @@ func (w *world) groupChanges(t *testing.T) {
 	w.pod("blocks", nil)
 	w.bound(t, "blocks")
 	group := w.create(t, `{apiVersion: scheduling.x-k8s.io/v1alpha1, kind: PodGroup, metadata: {name: shrinks, annotations: {
-		slurmjob.slinky.slurm.net/timelimit: "5"}}, spec: {minMember: 3}}`)
+		slurmjob.slinky.slurm.net/timelimit: "5", slurmjob.slinky.slurm.net/exclusive: "false"}}, spec: {minMember: 3}}`)
 	for i := range 3 {
-		w.pod(fmt.Sprintf("shrinks-%d", i), labelled(coschedulingLabel, "shrinks"))
+		w.pod(fmt.Sprintf("shrinks-%d", i), all(labelled(coschedulingLabel, "shrinks"), cpus("3")))
 	}
 	w.says(t, "shrinks-2", "QueuedInSlurm", "waits in partition ext")
 	before := w.waiting(t, "shrinks")

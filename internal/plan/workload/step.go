@@ -286,8 +286,8 @@ func (p *progress) wait(free []*corev1.Pod) []*corev1.Pod {
 
 // rejoin puts pods of a group in the places that others left, or that are kept for
 // them, in its running jobs, and returns those that found none. A pod goes before
-// others to the place of one of its own name, which it was made to replace. In a
-// heterogeneous job it goes to no other, whose node may not suit it.
+// others to the place of one of its own name, which it was made to replace. Where the
+// places of a job are not alike it goes to no other, which may not suit it.
 func (p *progress) rejoin(free []*corev1.Pod) []*corev1.Pod {
 	if p.group.Independent || len(free) == 0 {
 		return free
@@ -310,7 +310,7 @@ func (p *progress) rejoin(free []*corev1.Pod) []*corev1.Pod {
 			}
 		}
 		take(func(pod *corev1.Pod, i int) bool { return c.Pods[i] == pod.Namespace+"/"+pod.Name })
-		if !j.HetJobID.Set {
+		if alike := mark.Slots == nil || len(mark.Slots.Needs) == 1; alike && !j.HetJobID.Set {
 			take(func(*corev1.Pod, int) bool { return true })
 		}
 		if len(joined) > 0 {
