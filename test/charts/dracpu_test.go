@@ -1,0 +1,106 @@
+package charts
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/slinky-hpc/slinky/internal/apitest"
+)
+
+const cpuChart = "dra-driver-cpu"
+
+// The published chart's arguments and mounts; one value moves kubelet's folder in all places.
+func TestCPUDriver(t *testing.T) {
+	all := render(t, cpuChart, "")
+	set := find(t, all, "DaemonSet", cpuChart)
+	same(t, "arguments", []any{"/dracpu", "--v=4", "--bind-address=:8080", "--expose-pcie-roots=false"}, containers(set)[0]["args"])
+	find(t, all, "DeviceClass", "dra.cpu")
+
+	moved := find(t, render(t, cpuChart, "kubeletRootDir: /var/lib/k0s/kubelet/"), "DaemonSet", cpuChart)
+	data, err := moved.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(data)
+	if n := strings.Count(text, "/var/lib/k0s/kubelet/plugins"); n != 4 || strings.Contains(text, "/var/lib/kubelet") ||
+		!strings.Contains(text, `"--kubelet-root-dir=/var/lib/k0s/kubelet"`) {
+		t.Errorf("kubelet's folder is in %d places, want 4:\n%s", n, text)
+	}
+}
+
+// The deprecated values overrule the configuration, and a change of it starts the pods anew.
+func TestCPUDriverConfiguration(t *testing.T) {
+	values := "driverConfig: {reservedCPUs: '0', groupBy: socket}\nargs: {reservedCPUs: '0-1'}"
+	all := render(t, cpuChart, values)
+	config := at(t, find(t, all, "ConfigMap", cpuChart+"-config"), "data", "config.yaml")
+	same(t, "configuration", "groupBy: socket\nreservedCPUs: 0-1", strings.TrimSpace(config.(string)))
+	sum := func(values string) any {
+		set := find(t, render(t, cpuChart, values), "DaemonSet", cpuChart)
+		return at(t, set, "spec", "template", "metadata", "annotations", "checksum/config")
+	}
+	if sum(values) == sum("") {
+		t.Error("another configuration has the same checksum")
+	}
+}
+
+func TestCPUDriverRefused(t *testing.T) {
+	for values, want := range map[string]string{
+		"driverConfig: {reservedCpus: '0'}": "reservedCpus",
+		"driverConfig: {reservedCPUs: 0}":   "reservedCPUs",
+		"reservedCPUs: '0'":                 "reservedCPUs",
+		"kubeletRootDir: kubelet":           "kubeletRootDir",
+		"args: {exposePCIeRoots: true}":     "exposePCIeRoots",
+		"args: {groupBy: rack}":             "groupBy",
+	} {
+		if out, err := template(t, cpuChart, values); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want an error with %s:\n%s", values, err, want, out)
+		}
+	}
+}
+
+// The driver of one node can't write what other nodes have.
+func TestCPUDriverOwnNode(t *testing.T) {
+	s := apitest.Start(t)
+	helm(t)
+	s.Chart(t, "slinky", cpuChart)
+	config := s.As("slinky", cpuChart)
+	config.Impersonate.Extra = map[string][]string{"authentication.kubernetes.io/node-name": {"node-1"}}
+	driver := kubernetes.NewForConfigOrDie(config)
+	slice := func(node, driver string) *resourceapi.ResourceSlice {
+		return &resourceapi.ResourceSlice{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}, Spec: resourceapi.ResourceSliceSpec{
+			Driver: driver, NodeName: &node, Pool: resourceapi.ResourcePool{Name: node, Generation: 1, ResourceSliceCount: 1}}}
+	}
+	create := func(s *resourceapi.ResourceSlice) error {
+		_, err := driver.ResourceV1().ResourceSlices().Create(t.Context(), s, metav1.CreateOptions{})
+		return err
+	}
+	// A policy counts a moment after it was made.
+	again := time.NewTicker(100 * time.Millisecond)
+	defer again.Stop()
+	for end := time.Now().Add(time.Minute); ; <-again.C {
+		err := create(slice("node-2", "dra.cpu"))
+		if err != nil && strings.Contains(err.Error(), "of its own node") {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the driver of node-1 writes a slice of node-2: %v", err)
+		}
+	}
+	if err := create(slice("node-1", "gpu.example.com")); err == nil {
+		t.Error("the driver writes slices of another driver")
+	}
+	if err := create(slice("node-1", "dra.cpu")); err != nil {
+		t.Errorf("the driver can't write its own node's: %v", err)
+	}
+	if _, err := driver.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{}); err == nil {
+		t.Error("the driver may read all pods")
+	}
+	if _, err := driver.CoreV1().Nodes().Get(t.Context(), "node-1", metav1.GetOptions{}); err != nil && !strings.Contains(err.Error(), "not found") {
+		t.Errorf("the driver can't read its node: %v", err)
+	}
+}
