@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -47,6 +48,7 @@ func TestKinds(t *testing.T) {
 		{"a gang of a configured kind", w.configuredGang},
 		{"an owner that may not be read", w.forbiddenOwner},
 		{"a group that changes while its job waits", w.groupChanges},
+		{"a Job that changes while its pod's job waits", w.jobChanges},
 		{"a group that can never fit", w.neverFits},
 	} {
 		if !t.Run(story.name, func(t *testing.T) {
@@ -547,6 +549,38 @@ func (w *world) groupChanges(t *testing.T) {
 	if w.job(t, w.bound(t, "shrinks-2")).ID != j.ID {
 		t.Error("shrinks-2 is in another job")
 	}
+}
+
+// jobChanges changes what a Job says of the Slurm job of its pod.
+func (w *world) jobChanges(t *testing.T) {
+	for i := range 3 {
+		w.pod(fmt.Sprintf("fills-%d", i), nil)
+		w.bound(t, fmt.Sprintf("fills-%d", i))
+	}
+	job := w.create(t, `{apiVersion: batch/v1, kind: Job, metadata: {name: edited, annotations: {slurmjob.slinky.slurm.net/timelimit: "3"}}, spec: {
+		suspend: true, template: {spec: {restartPolicy: Never, containers: [{name: x, image: none}]}}}}`)
+	w.pod("edited-0", under(job))
+	w.says(t, "edited-0", "QueuedInSlurm", "waits in partition ext")
+	before := w.waiting(t, "edited")
+	w.merge(t, job, `{"metadata":{"annotations":{"slurmjob.slinky.slurm.net/timelimit":"4"}}}`)
+	w.eventually(t, "the job has the new time limit", func() error {
+		if j := w.waiting(t, "edited"); j.ID != before.ID || j.TimeLimit != slurm.NumberOf(4) {
+			return fmt.Errorf("%w: job %d, time limit %v", errWait, j.ID, j.TimeLimit)
+		}
+		return nil
+	})
+	w.merge(t, job, `{"metadata":{"annotations":{"slurmjob.slinky.slurm.net/timelimit":"soon"}}}`)
+	w.says(t, "edited-0", "InvalidJob", `"soon" is not`)
+	w.merge(t, job, `{"metadata":{"annotations":{"slurmjob.slinky.slurm.net/timelimit":null}}}`)
+	w.eventually(t, "another job waits instead", func() error {
+		jobs, err := w.slurm.Jobs(t.Context())
+		for _, j := range jobs {
+			if j.Name == "edited" && !j.States.JobEnded() && j.ID != before.ID && j.TimeLimit != slurm.NumberOf(4) {
+				return nil
+			}
+		}
+		return errors.Join(err, errWait)
+	})
 }
 
 // waiting returns the one job of a name that hasn't ended.

@@ -86,8 +86,9 @@ func NewCustom(d dynamic.Interface, discovery Discovery) *Custom {
 type customKind struct {
 	versions []schema.GroupVersionResource
 	convert  func(*unstructured.Unstructured) (any, error)
-	// changed is called for each object that is new or has changed, and arrived when the kind is served from now on.
-	changed func(obj any)
+	// changed is called for each object that is new, with nil for what it was, or has
+	// changed, and arrived when the kind is served from now on.
+	changed func(was, now any)
 	arrived func()
 
 	mu sync.RWMutex
@@ -153,7 +154,7 @@ func (c *Custom) follow(ctx context.Context, k *customKind, running *sync.WaitGr
 	}
 	if k.changed != nil {
 		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: k.changed, UpdateFunc: func(_, obj any) { k.changed(obj) },
+			AddFunc: func(obj any) { k.changed(nil, obj) }, UpdateFunc: k.changed,
 		})
 		if err != nil {
 			return fmt.Errorf("read %s: %w", version, err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
@@ -44,6 +45,8 @@ func (s Sources) synced() []cache.InformerSynced {
 
 const (
 	indexWorkload = "slinky-workload"
+	// indexSpeaker finds the pods without a node whose job a Job or a LeaderWorkerSet speaks for.
+	indexSpeaker = "slinky-pods-by-speaker"
 	// indexForeign finds the pods on a node that the bridge didn't place.
 	indexForeign = "slinky-foreign-pods-by-node"
 )
@@ -56,6 +59,12 @@ func (s *Submitter) watch() error {
 		indexWorkload: func(obj any) ([]string, error) {
 			if pod, ok := obj.(*corev1.Pod); ok && s.ours(pod) {
 				return []string{indexKey(s.Kinds.KeyOf(pod))}, nil
+			}
+			return nil, nil
+		},
+		indexSpeaker: func(obj any) ([]string, error) {
+			if pod, ok := obj.(*corev1.Pod); ok && s.ours(pod) && pod.Spec.NodeName == "" {
+				return speakers(pod), nil
 			}
 			return nil, nil
 		},
@@ -74,14 +83,16 @@ func (s *Submitter) watch() error {
 		handler  cache.ResourceEventHandler
 	}{
 		{s.Sources.Pods.Informer(), s.podHandler()},
+		{s.Sources.Jobs.Informer(), cache.ResourceEventHandlerFuncs{UpdateFunc: s.jobOwnerChanged}},
 		{s.Sources.Nodes.Informer(), cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(any) { s.retryBlocked() },
 			UpdateFunc: s.nodeChanged,
 		}},
 	}
 	if c := s.Sources.Custom; c != nil {
-		c.podGroups.changed = func(obj any) { s.enqueueGroup(workload.KindPodGroup, obj) }
-		c.coscheduling.changed = func(obj any) { s.enqueueGroup(workload.KindCoscheduling, obj) }
+		c.podGroups.changed = func(_, now any) { s.enqueueGroup(workload.KindPodGroup, now) }
+		c.coscheduling.changed = func(_, now any) { s.enqueueGroup(workload.KindCoscheduling, now) }
+		c.sets.changed = s.setChanged
 		c.podGroups.arrived = func() { s.enqueueKind(workload.KindPodGroup) }
 		c.coscheduling.arrived = func() { s.enqueueKind(workload.KindCoscheduling) }
 		c.sets.arrived = func() { s.enqueueKind(workload.KindLeaderWorkerSet) }
@@ -127,6 +138,50 @@ func (s *Submitter) enqueueGroup(kind workload.Kind, obj any) {
 		s.queue.Add(workload.Key{Kind: kind, Namespace: g.GetNamespace(), Name: g.GetName()})
 	}
 }
+
+// speakers returns the index keys of the Job that controls a pod and of the LeaderWorkerSet that it names.
+func speakers(pod *corev1.Pod) []string {
+	var out []string
+	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil && ref.Kind == "Job" {
+		out = append(out, string(ref.UID))
+	}
+	if set := workload.LeaderWorkerSetName(pod); set != "" {
+		out = append(out, pod.Namespace+"/"+set)
+	}
+	return out
+}
+
+// jobOwnerChanged looks again at the pods of a Job that says something else about their Slurm jobs.
+func (s *Submitter) jobOwnerChanged(before, now any) {
+	b, ok1 := before.(*batchv1.Job)
+	n, ok2 := now.(*batchv1.Job)
+	if ok1 && ok2 && (!maps.Equal(b.Annotations, n.Annotations) || !ptrEqual(b.Spec.ActiveDeadlineSeconds, n.Spec.ActiveDeadlineSeconds)) {
+		s.enqueueSpokenFor(string(n.UID))
+	}
+}
+
+// setChanged does so for a LeaderWorkerSet, also where it is new.
+func (s *Submitter) setChanged(before, now any) {
+	b, _ := before.(*workload.LeaderWorkerSet)
+	n, ok := now.(*workload.LeaderWorkerSet)
+	if ok && (b == nil || b.UID != n.UID || b.Size != n.Size || !maps.Equal(b.Annotations, n.Annotations)) {
+		s.enqueueSpokenFor(n.Namespace + "/" + n.Name)
+	}
+}
+
+func (s *Submitter) enqueueSpokenFor(speaker string) {
+	pods, err := s.Sources.Pods.Informer().GetIndexer().ByIndex(indexSpeaker, speaker)
+	if err != nil {
+		return // the index is there from the beginning on
+	}
+	for _, obj := range pods {
+		if pod, ok := obj.(*corev1.Pod); ok {
+			s.queue.Add(s.Kinds.KeyOf(pod))
+		}
+	}
+}
+
+func ptrEqual[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // enqueueKind looks again at all workloads of a kind.
 func (s *Submitter) enqueueKind(kind workload.Kind) {
