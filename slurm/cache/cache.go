@@ -155,13 +155,19 @@ func (c *Cache) Await() (release func()) {
 	})
 }
 
-// PollSoon makes the next poll of jobs due at once, for a reader that knows of a
-// change in Slurm before the cache does. It doesn't wait for the poll.
-func (c *Cache) PollSoon() {
+// Wake ends the idle period, with a poll at once, for a reader that knows of a job
+// before the cache does. It doesn't wait for the poll, and does nothing on a cluster that is polled often anyway.
+func (c *Cache) Wake() {
 	c.mu.Lock()
-	c.pollNow = true
+	idle := c.idle()
+	if idle {
+		c.pollNow = true
+		c.changedAt = c.options.Clock.Now()
+	}
 	c.mu.Unlock()
-	poke(c.wake)
+	if idle {
+		poke(c.wake)
+	}
 }
 
 // poke leaves a message for whoever listens to ch, unless there is one already.

@@ -135,7 +135,7 @@ func TestIdlePeriod(t *testing.T) {
 		check(t, "lists of states in an idle minute", f.counted()["states"], 6)
 
 		f.put(1, "a", slurm.JobRunning)
-		c.PollSoon()
+		c.Wake()
 		time.Sleep(time.Second)
 		synctest.Wait()
 		_, known := c.Job(1)
@@ -144,6 +144,9 @@ func TestIdlePeriod(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		check(t, "lists of states in a minute with a job", f.counted()["states"], 120)
+		c.Wake()
+		synctest.Wait()
+		check(t, "lists that a wake brings where there is a job", f.counted()["states"], 0)
 	})
 }
 

@@ -75,20 +75,20 @@ func (c *Cache) jobPeriod() time.Duration {
 		return 0
 	case c.awaiting > 0 || c.backlog:
 		return c.options.Fast
-	case !c.busy() && c.options.Clock.Now().Sub(c.changedAt) >= quietAfter:
+	case c.idle():
 		return c.options.Idle
 	}
 	return c.options.Slow
 }
 
-// busy tells whether any job waits or runs. c.mu is held.
-func (c *Cache) busy() bool {
+// idle tells whether no job waits or runs, and none has changed for a while. c.mu is held.
+func (c *Cache) idle() bool {
 	for _, word := range []string{slurm.JobPending, slurm.JobRunning, slurm.JobSuspended, slurm.JobCompleting, slurm.JobConfiguring} {
 		if len(c.jobsBy.state[word]) > 0 {
-			return true
+			return false
 		}
 	}
-	return false
+	return c.options.Clock.Now().Sub(c.changedAt) >= quietAfter
 }
 
 // beginPoll notes and returns when a poll of jobs begins.

@@ -13,7 +13,7 @@ import (
 )
 
 // patience is how long a phase may take. It is no target: it ends a run that hangs.
-const patience = 3 * time.Minute
+const patience = 6 * time.Minute
 
 // singles are how many single pods come at once.
 var singles = []int{100, 500, 1000}
@@ -215,6 +215,7 @@ func (w *world) bridge(t *testing.T) {
 	t.Run("waiting", func(t *testing.T) {
 		proxy, at := s.proxied(t)
 		c := &counted{proxy: proxy, processes: []*process{w.startController(t, s, at), w.startScheduler(t, s, at)}}
+		s.registered(w.phase(t), t)
 		w.oneByOne(t, w.load(config.DefaultSchedulerName), 5)
 		w.idle(t, c)
 		w.callsPerPod(t, c)

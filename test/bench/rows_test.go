@@ -14,26 +14,23 @@ import (
 	"github.com/slinky-hpc/slinky/test/bench/measure"
 )
 
-// nodesRegistered measures how fast the controller, which has just started, registers the nodes.
-func (w *world) nodesRegistered(t *testing.T, s *slurmWorld) {
-	ctx := w.phase(t)
-	start := time.Now()
-	var first time.Time
-	early := 0
+// registered waits until Slurm has all nodes, and returns when it was seen to have some, and how many then.
+func (s *slurmWorld) registered(ctx context.Context, t *testing.T) (first time.Time, early int) {
+	t.Helper()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
-	for have := 0; have < allNodes; {
+	for {
 		parts, err := s.rest.Partitions(ctx)
 		must(t, err)
-		have = 0
+		have := 0
 		for _, p := range parts {
 			have += p.TotalNodes
 		}
 		if first.IsZero() && have > 0 {
 			first, early = time.Now(), have
 		}
-		if have == allNodes {
-			break
+		if have >= allNodes {
+			return first, early
 		}
 		select {
 		case <-tick.C:
@@ -41,6 +38,12 @@ func (w *world) nodesRegistered(t *testing.T, s *slurmWorld) {
 			t.Fatalf("%d of %d nodes are registered: %v", have, allNodes, context.Cause(ctx))
 		}
 	}
+}
+
+// nodesRegistered measures how fast the controller, which has just started, registers the nodes.
+func (w *world) nodesRegistered(t *testing.T, s *slurmWorld) {
+	start := time.Now()
+	first, early := s.registered(w.phase(t), t)
 	took := time.Since(start).Seconds()
 	// A process that starts reads both sides first, which isn't registering.
 	rate := float64(allNodes-early) / time.Since(first).Seconds()
@@ -276,6 +279,10 @@ func (w *world) callsPerPod(t *testing.T, c *counted) {
 var polls = []string{"GET /jobs/state/", "GET /diag/", "GET /nodes/?...", "GET /node/X"}
 
 func (w *world) idle(t *testing.T, c *counted) {
+	// A cluster counts as idle when nothing has changed for a minute.
+	quiet := time.NewTimer(65 * time.Second)
+	defer quiet.Stop()
+	<-quiet.C
 	x := c.over(t, 30*time.Second)
 	w.table.add(row{
 		what:     fmt.Sprintf("idle, %d nodes: requests to Slurm, processor time of all processes", allNodes),
@@ -284,8 +291,8 @@ func (w *world) idle(t *testing.T, c *counted) {
 	})
 }
 
-// pollPeriod is how often each of the bridge's two processes polls Slurm's jobs.
-const pollPeriod = 500 * time.Millisecond
+// pollPeriod is how often each of the bridge's two processes polls Slurm's jobs on an idle cluster.
+const pollPeriod = 2 * time.Second
 
 // fullCluster measures a small pod that fits on a cluster that is full for 2,000 others, and what their waiting costs.
 func (w *world) fullCluster(t *testing.T, s *slurmWorld, c *counted) {

@@ -49,6 +49,8 @@ type View interface {
 	RefreshNode(ctx context.Context, name string) (bool, error)
 	// Synced tells whether jobs and nodes have been read whole at least once.
 	Synced() bool
+	// Wake ends the pause that the view makes on a cluster without jobs.
+	Wake()
 }
 
 // Events records what happens to objects.

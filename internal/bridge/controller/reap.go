@@ -62,6 +62,10 @@ func (r *podReaper) Reconcile(ctx context.Context, key types.NamespacedName) (ct
 		// What is known of Slurm is not all yet: another job may cover the pod.
 		return ctrl.Result{RequeueAfter: 200 * time.Millisecond}, nil
 	}
+	if pod.Labels[v1beta1.LabelJobID] != "" && len(r.Index.Naming(pod.UID)) == 0 {
+		// The submitter's view has a job that this one hasn't.
+		r.View.Wake()
+	}
 	if err := r.adopt(ctx, &pod); err != nil || pod.Spec.NodeName == "" {
 		return ctrl.Result{}, err
 	}

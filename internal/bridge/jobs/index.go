@@ -4,6 +4,7 @@ package jobs
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -78,9 +79,18 @@ func (x *Index) drop(id uint32) {
 	}
 }
 
-// waits tells whether a job waits for its turn. One that is held doesn't.
+// waits tells whether a job waits for its turn, so that slurmctld starts no later
+// one of its partition before it. One that is held, or waits for something of its
+// own, such as another job or a limit of its account, is in nobody's way.
 func waits(j slurm.Job) bool {
-	return j.States.Has(slurm.JobPending) && j.Reason != "JobHeldAdmin" && j.Reason != "JobHeldUser"
+	if !j.States.Has(slurm.JobPending) {
+		return false
+	}
+	switch j.Reason {
+	case "JobHeldAdmin", "JobHeldUser", "Dependency", "DependencyNeverSatisfied", "BeginTime":
+		return false
+	}
+	return !strings.HasPrefix(j.Reason, "Assoc") && !strings.HasPrefix(j.Reason, "QOS")
 }
 
 // Pending returns how many jobs wait for a partition.

@@ -60,3 +60,23 @@ func TestIndex(t *testing.T) {
 		t.Error(d)
 	}
 }
+
+// TestPendingCountsThoseInTheWay: one that waits for something of its own keeps no other from starting.
+func TestPendingCountsThoseInTheWay(t *testing.T) {
+	for reason, want := range map[string]int{
+		"": 1, "Priority": 1, "Resources": 1, "ReqNodeNotAvail": 1,
+		"JobHeldUser": 0, "JobHeldAdmin": 0, "Dependency": 0, "BeginTime": 0, "AssocGrpCpuLimit": 0, "QOSMaxJobsPerUserLimit": 0,
+	} {
+		x := NewIndex("c1")
+		j := job(1, "s1", slurm.JobPending, "c1", "a")
+		j.Reason = reason
+		x.Put(j)
+		if got := x.Pending("p"); got != want {
+			t.Errorf("%q: %d in the way, want %d", reason, got, want)
+		}
+		x.Drop(1)
+		if got := x.Pending("p"); got != 0 {
+			t.Errorf("%q: %d in the way once it is gone", reason, got)
+		}
+	}
+}
