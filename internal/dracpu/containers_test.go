@@ -127,6 +127,34 @@ func TestSharingOfClaims(t *testing.T) {
 	}
 }
 
+// A named claim goes to another pod before kubelet has given it back: the first pod's
+// end and the API's word make the second its owner, and nothing else does.
+func TestClaimPassesOn(t *testing.T) {
+	l := newDisk(t).start(t, "boot", numa(8, ""))
+	p := testPlugin(t, l)
+	prepared(t, l, reservedFor(on("a", 0, 2, ""), "first"))
+	create(t, p, "first", "c1", "DRA_CPUSET_a=0-1")
+	second := func() error {
+		_, _, err := p.CreateContainer(t.Context(), pod("second"), ctr("c2", "second", "DRA_CPUSET_a=0-1"))
+		return err
+	}
+	if len(l.unused()) > 0 || second() == nil {
+		t.Fatal("the claim is in use and the second pod gets it")
+	}
+	if _, err := p.StopContainer(t.Context(), pod("first"), ctr("c1", "first")); err != nil {
+		t.Fatal(err)
+	}
+	if second() == nil {
+		t.Fatal("nobody has said that the claim is the second pod's")
+	}
+	if l.passOn("a", nil) || l.passOn("a", []types.UID{"first"}) || !l.passOn("a", []types.UID{"second"}) {
+		t.Error("only other pods are a change")
+	}
+	if err := second(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestEmptySharedPool(t *testing.T) {
 	l := newDisk(t).start(t, "boot", numa(4, ""))
 	p := testPlugin(t, l)

@@ -266,14 +266,22 @@ func (d *driver) followMachine(ctx context.Context, helper *kubeletplugin.Helper
 }
 
 // dropGone frees the claims that were deleted while the driver or kubelet was away.
-// Only a claim that the API says isn't there, or is another by now, is gone.
+// Only a claim that the API says isn't there, or is another by now, is gone. Of one
+// that is there it follows which pods it is for: kubelet doesn't prepare it anew for
+// a pod that comes before the last one has gone.
 func (d *driver) dropGone(ctx context.Context) {
 	for _, c := range d.ledger.unused() {
 		if c.Name == "" {
 			continue
 		}
 		rc, err := d.Kube.ResourceV1().ResourceClaims(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{})
-		if err != nil && !apierrors.IsNotFound(err) || err == nil && rc.UID == c.UID {
+		if err == nil && rc.UID == c.UID {
+			if d.ledger.passOn(c.UID, podsOf(rc)) {
+				wake(d.plugin.saveSoon)
+			}
+			continue
+		}
+		if err != nil && !apierrors.IsNotFound(err) {
 			continue
 		}
 		d.Log.Info("A claim is gone from the API; its CPUs are free", "claim", c.String(), "uid", c.UID)

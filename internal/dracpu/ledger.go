@@ -301,6 +301,23 @@ func (l *ledger) counts() (claims, allocated, shared, reserved, containers int) 
 	return len(l.claims), allocated, l.shared().Len(), l.machine.Topology.All().Intersect(l.machine.Exposure.Reserved).Len(), len(l.containers)
 }
 
+// passOn takes over which pods an unused claim is for. The pod that had it is its
+// owner no more if it isn't among them. It tells whether anything has changed.
+func (l *ledger) passOn(uid types.UID, pods []types.UID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	known := l.claims[uid]
+	if known == nil || len(pods) == 0 || slices.Equal(known.Pods, pods) {
+		return false
+	}
+	next := *known
+	if next.Pods = pods; !slices.Contains(pods, next.Owner) {
+		next.Owner = ""
+	}
+	l.claims[uid] = &next
+	return true
+}
+
 // unused lists the claims that no container uses.
 func (l *ledger) unused() []*claim {
 	l.mu.Lock()
