@@ -86,13 +86,7 @@ func Start(ctx context.Context, h Handle, o Options) (*scheduler.Plugin, error) 
 		Policy: workload.Policy{Cluster: cluster, Partition: o.Config.Partition, MCSLabel: o.Config.MCSLabel},
 		Slurm:  slurm, View: view, Index: jobs.NewIndex(cluster), Table: table, Client: client, Devices: devices,
 		Events: h.EventRecorder(), Sources: sources, Rules: rules, Workers: o.Workers, Now: time.Now,
-		Activate: func(pods ...*corev1.Pod) {
-			byName := make(map[string]*corev1.Pod, len(pods))
-			for _, pod := range pods {
-				byName[pod.Namespace+"/"+pod.Name] = pod
-			}
-			h.Activate(klog.FromContext(ctx), byName)
-		},
+		Activate: activator(ctx, h),
 	})
 	if err != nil {
 		return nil, err
@@ -113,6 +107,17 @@ func Start(ctx context.Context, h Handle, o Options) (*scheduler.Plugin, error) 
 	go sources.Custom.Run(ctx)
 	go s.Run(ctx)
 	return scheduler.New(table, writer{devices}), nil
+}
+
+// activator returns what makes the scheduler look at pods that it holds.
+func activator(ctx context.Context, h Handle) func(...*corev1.Pod) {
+	return func(pods ...*corev1.Pod) {
+		byName := make(map[string]*corev1.Pod, len(pods))
+		for _, pod := range pods {
+			byName[pod.Namespace+"/"+pod.Name] = pod
+		}
+		h.Activate(klog.FromContext(ctx), byName)
+	}
 }
 
 // ownerResources returns the resources of the kinds of owners that are known beforehand.

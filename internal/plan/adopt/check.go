@@ -10,6 +10,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
+	"github.com/slinky-hpc/slinky/internal/plan/device"
 	"github.com/slinky-hpc/slinky/internal/plan/environment"
 	"github.com/slinky-hpc/slinky/internal/plan/workload"
 )
@@ -46,7 +47,7 @@ func New(pod *corev1.Pod, f Facts) Verdict {
 			v.refuse("annotation %s is the bridge's: Slurm decides where a pod goes", key)
 		}
 	}
-	v.devices(pod, pod.Annotations)
+	v.devices(pod, pod.Annotations, f)
 	if pod.Spec.SchedulerName != f.SchedulerName {
 		return v
 	}
@@ -82,7 +83,7 @@ func Changed(old, pod *corev1.Pod, f Facts, bridge bool) Verdict {
 	if slices.Equal(settings(old.Annotations), settings(pod.Annotations)) {
 		return v
 	}
-	v.devices(pod, pod.Annotations)
+	v.devices(pod, pod.Annotations, f)
 	if bare(pod) && pod.Spec.SchedulerName == f.SchedulerName {
 		v.job(pod.Annotations, deadline(pod), f)
 	}
@@ -121,7 +122,7 @@ func (v *Verdict) environment(annotations map[string]string) {
 }
 
 // devices finds contradictions between the devices that containers ask for and the rest.
-func (v *Verdict) devices(pod *corev1.Pod, annotations map[string]string) {
+func (v *Verdict) devices(pod *corev1.Pod, annotations map[string]string, f Facts) {
 	asked := resourcesOf(pod)
 	_, cpuClass := asked[workload.ResourceCPUClass]
 	_, cpu := asked[corev1.ResourceCPU]
@@ -139,14 +140,13 @@ func (v *Verdict) devices(pod *corev1.Pod, annotations map[string]string) {
 		if key := v1beta1.AnnotationGRES; annotations[key] != "" {
 			v.refuse("annotation %s contradicts %s of pod %s, which says the number of devices", key, name, nameOf(pod))
 		}
-		if !slices.Contains(deviceClasses(), class) {
-			v.refuse("pod %s asks for devices of class %s; the bridge knows %s", nameOf(pod), class, strings.Join(deviceClasses(), ", "))
+		if _, ok := f.Drivers[class]; !ok {
+			all := append(slices.Collect(maps.Keys(f.Drivers)), device.DriverCPU)
+			slices.Sort(all)
+			v.refuse("pod %s asks for devices of class %s; the bridge knows %s", nameOf(pod), class, strings.Join(all, ", "))
 		}
 	}
 }
-
-// deviceClasses are those that the bridge can find the devices of that Slurm gives.
-func deviceClasses() []string { return []string{"dra.cpu", "gpu.example.com", "gpu.nvidia.com"} }
 
 // nameOf returns a pod's name, as far as it has one before it is stored.
 func nameOf(pod *corev1.Pod) string {

@@ -50,7 +50,7 @@ func NewOwner(o Owner, f Facts) Verdict {
 	}
 	for _, t := range o.Templates {
 		if f.places(t) {
-			v.template(t, o)
+			v.template(t, o, f)
 		}
 	}
 	slices.Sort(v.Refusals)
@@ -67,12 +67,12 @@ func OwnerChanged(old, now Owner, f Facts) Verdict {
 	return NewOwner(now, f)
 }
 
-func (v *Verdict) template(t corev1.PodTemplateSpec, o Owner) {
+func (v *Verdict) template(t corev1.PodTemplateSpec, o Owner, f Facts) {
 	pod := &corev1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec}
 	pod.Name = "of " + o.Kind + " " + o.Name
 	v.environment(t.Annotations)
 	for _, field := range workload.Unsupported(pod) {
 		v.refuse("Slurm can't honour %s of its pods", field)
 	}
-	v.devices(pod, o.Annotations)
+	v.devices(pod, o.Annotations, f)
 }
