@@ -94,21 +94,39 @@ func poolsOf(a resourcev1.AllocationResult) []string {
 	return out
 }
 
+// published returns the slices about a node.
+func (w *Writer) published(node string) ([]*resourcev1.ResourceSlice, error) {
+	objs, err := w.slices.ByIndex(indexNode, node)
+	if err != nil {
+		return nil, fmt.Errorf("find the ResourceSlices of node %s: %w", node, err)
+	}
+	out := make([]*resourcev1.ResourceSlice, 0, len(objs))
+	for _, obj := range objs {
+		out = append(out, obj.(*resourcev1.ResourceSlice))
+	}
+	return out, nil
+}
+
 // node reads what the drivers of a node publish.
 func (w *Writer) node(name string) (device.Node, error) {
 	kube, err := w.nodes.Get(name)
 	if err != nil {
 		return device.Node{}, fmt.Errorf("read node %s: %w", name, err)
 	}
-	objs, err := w.slices.ByIndex(indexNode, name)
+	published, err := w.published(name)
 	if err != nil {
-		return device.Node{}, fmt.Errorf("find the ResourceSlices of node %s: %w", name, err)
-	}
-	published := make([]*resourcev1.ResourceSlice, 0, len(objs))
-	for _, obj := range objs {
-		published = append(published, obj.(*resourcev1.ResourceSlice))
+		return device.Node{}, err
 	}
 	return device.Of(kube, published, w.Drivers), nil
+}
+
+// Lacks tells why a node's CPU driver can't serve a pod that asks for so many CPUs, "" if it can.
+func (w *Writer) Lacks(node string, cpus int) string {
+	published, err := w.published(node)
+	if err != nil {
+		return "" // it is seen when the claim is written
+	}
+	return device.LacksCPUs(published, cpus)
 }
 
 // Write gives a pod the devices that it was granted: it writes its claims with their

@@ -198,6 +198,7 @@ func (s *Submitter) request(g workload.Group, pods []*corev1.Pod) (slurm.JobRequ
 	if err != nil {
 		return slurm.JobRequest{}, held{}, err
 	}
+	s.markLacking(pods, nodes)
 	f := workload.Feasible(pods, nodes, s.View.Nodes(), workload.Partition(g, s.Policy))
 	req, err := workload.Request(g, pods, f.Excluded, s.Policy)
 	if err != nil {

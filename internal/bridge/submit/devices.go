@@ -9,6 +9,7 @@ import (
 
 	"github.com/slinky-hpc/slinky/internal/bridge/claims"
 	"github.com/slinky-hpc/slinky/internal/bridge/scheduler"
+	"github.com/slinky-hpc/slinky/internal/plan/device"
 	"github.com/slinky-hpc/slinky/internal/plan/placement"
 	"github.com/slinky-hpc/slinky/internal/plan/workload"
 )
@@ -17,6 +18,23 @@ import (
 type Devices interface {
 	// Stale tells why it doesn't, "" if it does.
 	Stale(pod *corev1.Pod, g placement.Grant) string
+	// Lacks tells why a node's CPU driver can't serve a pod that asks for so many CPUs, "" if it can.
+	Lacks(node string, cpus int) string
+}
+
+// markLacking notes the nodes whose CPU driver can't serve the pods. What other drivers
+// have Slurm knows, by the resources that nodes are registered with.
+func (s *Submitter) markLacking(pods []*corev1.Pod, nodes []workload.NodeFacts) {
+	most := 0
+	for _, pod := range pods {
+		most = max(most, device.CPUsOf(pod))
+	}
+	if s.Devices == nil || most == 0 {
+		return
+	}
+	for i := range nodes {
+		nodes[i].Lacks = s.Devices.Lacks(nodes[i].Node.Name, most)
+	}
 }
 
 // stale tells why a job is of no use although it runs: it was given devices by numbers

@@ -54,6 +54,34 @@ func Classes(pod *corev1.Pod) []string {
 	return sortedKeys(classes)
 }
 
+// CPUsOf returns how many CPUs a pod asks of the CPU driver.
+func CPUsOf(pod *corev1.Pod) int {
+	sum, brief := 0, 0
+	for _, c := range askers(pod, resourceOfClass(DriverCPU)) {
+		if c.brief {
+			brief = max(brief, c.want)
+		} else {
+			sum += c.want
+		}
+	}
+	return max(sum, brief)
+}
+
+// LacksCPUs tells why a node's slices can't serve a pod that asks for so many CPUs, ""
+// if they can. It looks at what the driver publishes, not at who has it.
+func LacksCPUs(published []*resourcev1.ResourceSlice, cpus int) string {
+	for _, s := range published {
+		if s.Spec.Driver != DriverCPU || len(s.Spec.Devices) == 0 {
+			continue
+		}
+		if _, group := s.Spec.Devices[0].Capacity[capacityCPU]; !group && cpus > resourcev1.AllocationResultsMaxSize {
+			return fmt.Sprintf("the CPU driver publishes single CPUs, of which a claim holds %d", resourcev1.AllocationResultsMaxSize)
+		}
+		return ""
+	}
+	return "no CPU driver publishes its CPUs"
+}
+
 // container is one of a pod's, with how much it asks for of one class.
 type container struct {
 	*corev1.Container

@@ -224,6 +224,26 @@ func TestNothingIsGivenTwice(t *testing.T) {
 	}
 }
 
+// A pod that no claim can serve on a node isn't sent there.
+func TestLacksCPUs(t *testing.T) {
+	machines := devicetest.Machines()
+	for _, c := range []struct {
+		machine string
+		pod     *corev1.Pod
+		want    string
+	}{
+		{"smt", pod(asks{"init", "dra.cpu=32"}, asks{"a", "dra.cpu=30"}, asks{"b", "dra.cpu=2"}), ""},
+		{"smt", pod(asks{"a", "dra.cpu=33"}), "the CPU driver publishes single CPUs, of which a claim holds 32"},
+		{"numa", pod(asks{"a", "dra.cpu=33"}), ""},
+		{"bare", pod(asks{"a", "dra.cpu=1"}), "no CPU driver publishes its CPUs"},
+		{"plugin", pod(asks{"a", "dra.cpu=1"}), "no CPU driver publishes its CPUs"},
+	} {
+		if got := device.LacksCPUs(machines[c.machine].Slices, device.CPUsOf(c.pod)); got != c.want {
+			t.Errorf("%s, %d CPUs: %q, want %q", c.machine, device.CPUsOf(c.pod), got, c.want)
+		}
+	}
+}
+
 func TestUnreadableSlices(t *testing.T) {
 	odd := devicetest.New("odd", 4).Publish("dra.cpu", 1,
 		resourcev1.Device{Name: "none"},

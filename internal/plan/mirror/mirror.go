@@ -230,6 +230,9 @@ func changed(have, want []string) []string {
 	return want
 }
 
+// jobsAgain is how often jobs that name a node are looked for: nothing tells the node of their end.
+const jobsAgain = time.Minute
+
 // remove takes a node out of Slurm once no job runs on it or names it: slurmctld
 // ends a job that names a node which it doesn't know any more when it starts again.
 func (p *Plan) remove(f Facts) {
@@ -238,6 +241,7 @@ func (p *Plan) remove(f Facts) {
 		p.drain(f, "it is no longer an external node; it is removed once no job runs on it")
 	case f.NamedBy != 0:
 		p.drain(f, fmt.Sprintf("it is no longer an external node; it is removed once job %d, which names it, has ended", f.NamedBy))
+		p.Again = jobsAgain
 	default:
 		p.Delete = true
 	}

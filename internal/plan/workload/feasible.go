@@ -22,6 +22,8 @@ type NodeFacts struct {
 	SlurmName string
 	// Used are the requests of the pods on it that no job covers, such as daemons.
 	Used corev1.ResourceList
+	// Lacks is why the node's devices can't serve the pods, "" if they can.
+	Lacks string
 }
 
 // Feasibility is which Slurm nodes the pods of one job can't use, and why.
@@ -101,6 +103,9 @@ func newChecks(pods []*corev1.Pod) checks {
 
 // reject returns why a node doesn't suit all pods, "" if it does.
 func (c checks) reject(n *NodeFacts) string {
+	if n.Lacks != "" {
+		return n.Lacks
+	}
 	for i, pod := range c.pods {
 		if ok, err := c.affinity[i].Match(n.Node); err != nil || !ok {
 			return "nodeSelector or node affinity doesn't match"
