@@ -6,7 +6,7 @@ export CGO_ENABLED := 0
 export GOFLAGS := $(strip $(GOFLAGS) -trimpath -buildvcs=false)
 
 .DEFAULT_GOAL := help
-.PHONY: help up down demo test lint gen openapi images e2e bench microbench bin/slinky bin/testrun
+.PHONY: help up down demo test lint gen openapi images e2e robust bench microbench bin/slinky bin/testrun
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -38,10 +38,18 @@ images: bin/slinky ## Build the container images
 e2e: bin/testrun ## Run the end-to-end stories in a box of their own (as root)
 	@exec bin/testrun -stages e2e
 
+robust: bin/slinky ## Kill and freeze each process of the bridge during 500 workloads (as root; SEED=n)
+	@SLINKY_TEST_APISERVER=1 KUBEBUILDER_ASSETS=$$(bin/slinky tools envtest) SLINKY_TEST_SLURM=1 SLINKY_TEST_ROBUST=$(or $(SEED),1) \
+		go test -count=1 -v -timeout 30m ./test/robust
+
 bench: ## Measure the bridge beside the stock scheduler and bare Slurm (as root)
 	@hack/bench-bridge.sh
 
-microbench: ## Run the packages' own benchmarks
+microrobust: bin/slinky ## Kill and freeze each process of the bridge during 500 workloads (as root; SEED=n)
+	@SLINKY_TEST_APISERVER=1 KUBEBUILDER_ASSETS=$$(bin/slinky tools envtest) SLINKY_TEST_SLURM=1 SLINKY_TEST_ROBUST=$(or $(SEED),1) \
+		go test -count=1 -v -timeout 30m ./test/robust
+
+bench: ## Run the packages' own benchmarks
 	@hack/bench.sh
 
 # The go command knows best what is up to date.

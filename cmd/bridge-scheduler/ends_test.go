@@ -48,7 +48,7 @@ func TestEnds(t *testing.T) {
 		{"a pod on a dead kubelet", w.deadKubelet},
 		{"the published bridge's job is taken over", w.publishedJob},
 		{"what an uninstalled bridge leaves is removed", w.uninstalled},
-		// Last: the warning reaches no slurmd, so Slurm takes the node for dead.
+		// Late: the warning reaches no slurmd, so Slurm takes the node for dead.
 		{"preemption with grace warns the pod", w.preemptedWithGrace},
 	} {
 		if !t.Run(story.name, func(t *testing.T) {

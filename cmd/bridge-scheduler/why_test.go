@@ -36,7 +36,7 @@ func (w *world) fullIsExplained(t *testing.T) {
 	w.eventually(t, "Slurm has a reason and a plan", func() error {
 		text := w.why(t, "next")
 		for _, want := range []string{
-			"no suitable nodes are free now (Resources)", "  pod            default/next\n", fmt.Sprintf("job %d \"full-0\" of slurm, pods default/full-0, on %s, until ", first.ID, first.Nodes),
+			"no suitable nodes are free now (Resources)", "  pod            default/next\n", "has its nodes  job ", " of slurm, pods default/full-", ", until ",
 			"place          1 of 1 in partition ext", "start          expected at ", "What to do:\n  - nothing: it starts when nodes are free\n",
 		} {
 			if !strings.Contains(text, want) {

@@ -1,14 +1,18 @@
 package why
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -149,11 +153,34 @@ func throughAPIServer(config *restclient.Config, address, namespace string) (str
 			p.Out.URL.RawPath = ""
 			p.Out.Host = ""
 		},
+		ModifyResponse: refusal,
 	}
 	l := &pipes{conns: make(chan net.Conn)}
 	//nolint:gosec // nobody but this process can reach it
 	go func() { _ = http.Serve(l, proxy) }() // it ends with the process
 	return "http://slurmrestd", l.dial, nil
+}
+
+// refusal turns the API server's own answer, where it can't or doesn't lead on, into
+// one that isn't taken for slurmrestd's.
+func refusal(r *http.Response) error {
+	if r.StatusCode < http.StatusBadRequest {
+		return nil
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	var status metav1.Status
+	if json.Unmarshal(body, &status) == nil && status.Kind == "Status" {
+		body = []byte("the API server says: " + status.Message)
+		r.StatusCode = http.StatusBadGateway
+		r.Header.Set("Content-Type", "text/plain")
+		r.Header.Del("Content-Encoding")
+	}
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	r.Header.Set("Content-Length", strconv.Itoa(len(body)))
+	return nil
 }
 
 // pipes is a listener that only this process can reach.

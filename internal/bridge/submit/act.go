@@ -27,6 +27,7 @@ const (
 	reasonAway      = "SlurmUnavailable"
 	reasonEnded     = "SlurmJobEnded"
 	reasonNoPlace   = "CannotPlace"
+	reasonOccupied  = "NodeStillOccupied"
 	reasonAllocated = "Allocated"
 	reasonIgnored   = "IgnoredAnnotations"
 	reasonAlone     = "TakenAlone"

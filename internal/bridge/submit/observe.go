@@ -68,6 +68,7 @@ func (s *Submitter) watch() error {
 			}
 			return nil, nil
 		},
+		indexPlaced: s.placedOn,
 		indexForeign: func(obj any) ([]string, error) {
 			if pod, ok := obj.(*corev1.Pod); ok && !s.ours(pod) && pod.Spec.NodeName != "" {
 				return []string{pod.Spec.NodeName}, nil

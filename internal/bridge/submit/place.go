@@ -44,9 +44,15 @@ func (s *Submitter) place(ctx context.Context, key workload.Key, step workload.S
 	job := s.memberships(step, layout, placed)
 	slots := make(chan struct{}, patchers)
 	errs := make([]error, len(step.Pods))
+	var again time.Duration
 	var wg sync.WaitGroup
 	for i, pod := range step.Pods {
 		a := scheduler.Allocation{Grant: placed[pod.UID], JobID: step.Job.ID, SLUID: step.Job.SLUID}
+		if why := s.clash(pod, a); why != "" {
+			_, errs[i] = s.hold(ctx, []*corev1.Pod{pod}, held{reason: reasonOccupied, text: why})
+			again = clashRetry
+			continue
+		}
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
@@ -54,7 +60,7 @@ func (s *Submitter) place(ctx context.Context, key workload.Key, step workload.S
 		})
 	}
 	wg.Wait()
-	return 0, errors.Join(errs...)
+	return again, errors.Join(errs...)
 }
 
 // threads returns the threads per core of Slurm's nodes.

@@ -21,6 +21,7 @@ import (
 	"github.com/slinky-hpc/slinky/internal/plan/placement"
 	"github.com/slinky-hpc/slinky/internal/plan/workload"
 	"github.com/slinky-hpc/slinky/slurm"
+	"github.com/slinky-hpc/slinky/slurm/tres"
 )
 
 // A pod runs, and Slurm has no record of its job: slurmctld was killed before it
@@ -140,13 +141,15 @@ func (s *Submitter) rename(ctx context.Context, pod *corev1.Pod, jobs []slurm.Jo
 	if covers == nil {
 		return nil
 	}
-	return s.setJob(ctx, pod, covers.ID)
+	return s.setJob(ctx, pod, covers.ID, s.coresOf(ctx, covers.ID)[pod.UID])
 }
 
-func (s *Submitter) setJob(ctx context.Context, pod *corev1.Pod, id uint32) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": pod.UID, "labels": map[string]string{v1beta1.LabelJobID: strconv.FormatUint(uint64(id), 10)},
-	}})
+func (s *Submitter) setJob(ctx context.Context, pod *corev1.Pod, id uint32, cores string) error {
+	meta := map[string]any{"uid": pod.UID, "labels": map[string]string{v1beta1.LabelJobID: strconv.FormatUint(uint64(id), 10)}}
+	if cores != "" {
+		meta["annotations"] = map[string]string{v1beta1.AnnotationCores: cores}
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": meta})
 	if err != nil {
 		return fmt.Errorf("label of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
@@ -269,13 +272,41 @@ func (s *Submitter) recovered(ctx context.Context, g lostGroup, id uint32) error
 		s.setUncertain(g.key)
 		return err
 	}
+	cores := s.coresOf(ctx, id)
 	var errs []error
 	for _, pod := range g.pods {
 		text := fmt.Sprintf("Slurm had lost job %s; job %d holds node %s for the pod now", g.job, id, pod.Spec.NodeName)
 		s.event(pod, held{reason: v1beta1.ReasonSlurmJobLost, warn: true, text: text})
-		errs = append(errs, s.setJob(ctx, pod, id))
+		errs = append(errs, s.setJob(ctx, pod, id, cores[pod.UID]))
 	}
 	return errors.Join(errs...)
+}
+
+// coresOf returns which cores pods have of a job now, as their annotation has
+// them; "" where it can't be told, and what a pod says stays.
+func (s *Submitter) coresOf(ctx context.Context, id uint32) map[types.UID]string {
+	out := map[types.UID]string{}
+	j, ok := s.Index.Get(id)
+	mark, ours := workload.Owned(j, s.Index.Cluster())
+	if !ok || !ours {
+		return out
+	}
+	layout, err := s.layout(ctx, j)
+	if err != nil {
+		return out
+	}
+	_, names, err := s.nodes()
+	if err != nil {
+		return out
+	}
+	placed, err := placement.Place(mark, layout.Nodes, placement.Cluster{Names: names, Threads: s.threads()})
+	if err != nil {
+		return out
+	}
+	for uid, grant := range placed {
+		out[uid] = tres.FormatIndexes(grant.Cores)
+	}
+	return out
 }
 
 // giveUp says on pods that they can't stay. The controllers end them when they see that no job covers them.

@@ -1,0 +1,222 @@
+package robust
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/slinky-hpc/slinky/api/v1beta1"
+	"github.com/slinky-hpc/slinky/internal/apitest"
+	"github.com/slinky-hpc/slinky/internal/bridge/config"
+	"github.com/slinky-hpc/slinky/slurm/rest"
+	"github.com/slinky-hpc/slinky/slurm/slurmtest"
+)
+
+const (
+	namespace = "default"
+	sigStop   = syscall.SIGSTOP
+	sigCont   = syscall.SIGCONT
+	// cpusOfNode is the size of each node.
+	cpusOfNode = 4
+)
+
+// world is an API server and a Slurm, with the bridge's programs between them.
+type world struct {
+	kube              kubernetes.Interface
+	slurm             *rest.Client
+	cluster           *slurmtest.Cluster
+	bridge, scheduler *program
+}
+
+func newWorld(t *testing.T, nodes int) *world {
+	server := apitest.Start(t, "feature-gates=GenericWorkload=true", "runtime-config=scheduling.k8s.io/v1beta1=true")
+	cluster := slurmtest.Start(t, slurmtest.Options{})
+	w := &world{kube: kubernetes.NewForConfigOrDie(server.Config), slurm: cluster.Client(t, "root"), cluster: cluster}
+	for i := range nodes {
+		w.addNode(t, fmt.Sprintf("n%d", i))
+	}
+	server.Apply(t, "config", "bridge", "config.yaml")
+	server.Apply(t, "config", "rbac", "bridge", "role.yaml")
+	server.Apply(t, "config", "rbac", "bridge-scheduler", "role.yaml")
+	server.Apply(t, "config", "bridge", "rbac.yaml")
+	dir := t.TempDir()
+	settings := fmt.Sprintf("schedulerName: %s\nslurmRestApi: %s\npartition: ext\nmanagedNodeTaint: NoExecute\n", config.DefaultSchedulerName, cluster.URL)
+	write(t, filepath.Join(dir, "bridge.yaml"), settings)
+	schedulerConfig := server.Kubeconfig(t, "slinky", "slurm-bridge-scheduler")
+	write(t, filepath.Join(dir, "scheduler.yaml"), strings.Replace(profile(t, server), "clientConnection:",
+		"clientConnection:\n  kubeconfig: "+schedulerConfig, 1))
+	build(t, dir)
+	w.bridge = &program{
+		name: "bridge", argv: []string{
+			filepath.Join(dir, "bridge"), "--config=" + filepath.Join(dir, "bridge.yaml"), "--slurm-jwt-key-file=" + cluster.KeyFile,
+			"--metrics-bind-address=0", "--health-probe-bind-address=0",
+		}, env: []string{"KUBECONFIG=" + server.Kubeconfig(t, "slinky", "slurm-bridge-controllers")},
+	}
+	w.scheduler = &program{
+		name: "bridge-scheduler", argv: []string{
+			filepath.Join(dir, "bridge-scheduler"), "--config=" + filepath.Join(dir, "scheduler.yaml"), "--bridge-config=" + filepath.Join(dir, "bridge.yaml"),
+			"--slurm-jwt-key-file=" + cluster.KeyFile, "--secure-port=0", "--bridge-namespace=slinky",
+		},
+	}
+	for _, p := range []*program{w.bridge, w.scheduler} {
+		p.log = filepath.Join(dir, p.name+".log")
+		t.Cleanup(func() { p.end(t) })
+		p.start(t)
+	}
+	return w
+}
+
+// build compiles the bridge's programs; with a warm cache it only links them.
+func build(t *testing.T, dir string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", dir, "github.com/slinky-hpc/slinky/cmd/bridge", "github.com/slinky-hpc/slinky/cmd/bridge-scheduler")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build the bridge: %v\n%s", err, out)
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// profile returns the scheduler's configuration as it is installed.
+func profile(t *testing.T, server *apitest.Server) string {
+	t.Helper()
+	for _, o := range server.Manifests(t, "config", "bridge", "config.yaml") {
+		if text, ok, _ := unstructured.NestedString(o.Object, "data", "scheduler-config.yaml"); ok {
+			return text
+		}
+	}
+	t.Fatal("config/bridge/config.yaml has no scheduler-config.yaml")
+	return ""
+}
+
+func (w *world) addNode(t *testing.T, name string) {
+	t.Helper()
+	ctx, nodes := t.Context(), w.kube.CoreV1().Nodes()
+	n, err := nodes.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Labels: map[string]string{v1beta1.LabelExternalNode: "", corev1.LabelHostname: name},
+		Annotations: map[string]string{v1beta1.AnnotationExternalNodePartitions: "ext"},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Spec.Taints = nil // nobody else here takes away the taint of a node that is not ready
+	if n, err = nodes.Update(ctx, n, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	n.Status = corev1.NodeStatus{
+		Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}},
+		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		Allocatable: corev1.ResourceList{
+			corev1.ResourceCPU: *resource.NewQuantity(cpusOfNode, resource.DecimalSI), corev1.ResourceMemory: resource.MustParse("8Gi"),
+			corev1.ResourcePods: resource.MustParse("110"),
+		},
+	}
+	n.Status.Capacity = n.Status.Allocatable
+	if _, err := nodes.UpdateStatus(ctx, n, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// program is one of ours as a process.
+type program struct {
+	name, log string
+	argv, env []string
+	process   *exec.Cmd
+	ended     chan struct{}
+}
+
+func (p *program) start(t *testing.T) {
+	t.Helper()
+	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), p.argv[0], p.argv[1:]...)
+	cmd.Stdout, cmd.Stderr, cmd.Env = out, out, append(os.Environ(), p.env...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p.process, p.ended = cmd, make(chan struct{})
+	go func(ended chan struct{}) {
+		_ = cmd.Wait() // it ends by our signal
+		out.Close()
+		close(ended)
+	}(p.ended)
+}
+
+func (p *program) signal(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	select {
+	case <-p.ended:
+		t.Fatalf("%s has ended by itself:\n%s", p.name, p.tail())
+	default:
+	}
+	if err := p.process.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (p *program) kill(t *testing.T) {
+	t.Helper()
+	p.signal(t, syscall.SIGKILL)
+	<-p.ended
+}
+
+// end kills the program when the test is over.
+func (p *program) end(t *testing.T) {
+	if p.process != nil {
+		_ = p.process.Process.Kill() // it may have ended
+		<-p.ended
+	}
+	if t.Failed() {
+		t.Logf("--- %s\n%s", p.name, p.tail())
+	}
+}
+
+func (p *program) tail() string {
+	text, err := os.ReadFile(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text[max(0, len(text)-8000):])
+}
+
+var errWait = errors.New("not yet")
+
+// eventually waits until check returns nil, and fails the test if it doesn't.
+func eventually(t *testing.T, limit time.Duration, what string, check func() error) {
+	t.Helper()
+	deadline := time.NewTimer(limit)
+	defer deadline.Stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+}
