@@ -1,7 +1,6 @@
 package dracpu
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -153,7 +152,7 @@ func published(t *testing.T, kube kubernetes.Interface, want int) []resourceapi.
 	t.Helper()
 	var devices []resourceapi.Device
 	until(t, fmt.Sprint(want, " devices are published"), func() error {
-		list, err := kube.ResourceV1().ResourceSlices().List(context.Background(), metav1.ListOptions{FieldSelector: "spec.driver=dra.cpu"})
+		list, err := kube.ResourceV1().ResourceSlices().List(t.Context(), metav1.ListOptions{FieldSelector: "spec.driver=dra.cpu"})
 		if err != nil {
 			return err
 		}

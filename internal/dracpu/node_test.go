@@ -242,7 +242,7 @@ func (n *testNode) has(id, want string) {
 // startDriver starts a run of the driver on the node.
 func (n *testNode) startDriver(c Config) {
 	n.t.Helper()
-	ctx, stop := context.WithCancelCause(context.Background())
+	ctx, stop := context.WithCancelCause(context.WithoutCancel(n.t.Context()))
 	n.mu.Lock()
 	sys := n.sys
 	n.mu.Unlock()
