@@ -52,32 +52,23 @@ func Start(ctx context.Context, h Handle, o Options) (*scheduler.Plugin, error) 
 	if err != nil {
 		return nil, fmt.Errorf("client of Kubernetes: %w", err)
 	}
-	owners, err := metadata.NewForConfig(kube)
-	if err != nil {
-		return nil, fmt.Errorf("client of Kubernetes' metadata: %w", err)
-	}
 	cluster, err := connect.ClusterID(ctx, client)
 	if err != nil {
 		return nil, err
 	}
-	custom, err := dynamic.NewForConfig(kube)
+	factory := h.SharedInformerFactory()
+	sources, err := sourcesOf(factory, kube, client, o.Config)
 	if err != nil {
-		return nil, fmt.Errorf("client of Kubernetes' custom resources: %w", err)
+		return nil, err
 	}
-	informers := h.SharedInformerFactory()
-	sources := Sources{
-		Pods: informers.Core().V1().Pods(), Nodes: informers.Core().V1().Nodes(), Jobs: informers.Batch().V1().Jobs(),
-		Custom: NewCustom(custom, client.Discovery()),
-		Owners: NewMetadataOwners(owners, client.Discovery(), ownerResources(o.Config), time.Now),
-	}
-	rules := policies.New(o.Config, o.Namespace, informers.Core().V1().Namespaces(), client)
+	rules := policies.New(o.Config, o.Namespace, factory.Core().V1().Namespaces(), client)
 	slurm, err := connect.Client(o.Config.SlurmRestAPI, o.Credentials)
 	if err != nil {
 		return nil, err
 	}
 	view := connect.View(slurm, klog.FromContext(ctx))
 	table := scheduler.NewTable()
-	devices, err := claims.New(informers, claims.Config{Client: client, Drivers: o.Config.Drivers(), View: view})
+	devices, err := claims.New(factory, claims.Config{Client: client, Drivers: o.Config.Drivers(), View: view})
 	if err != nil {
 		return nil, err
 	}
@@ -118,6 +109,23 @@ func activator(ctx context.Context, h Handle) func(...*corev1.Pod) {
 		}
 		h.Activate(klog.FromContext(ctx), byName)
 	}
+}
+
+// sourcesOf returns what the submitter reads, none of which runs yet.
+func sourcesOf(f informers.SharedInformerFactory, kube *restclient.Config, client kubernetes.Interface, c config.Config) (Sources, error) {
+	owners, err := metadata.NewForConfig(kube)
+	if err != nil {
+		return Sources{}, fmt.Errorf("client of Kubernetes' metadata: %w", err)
+	}
+	custom, err := dynamic.NewForConfig(kube)
+	if err != nil {
+		return Sources{}, fmt.Errorf("client of Kubernetes' custom resources: %w", err)
+	}
+	return Sources{
+		Pods: f.Core().V1().Pods(), Nodes: f.Core().V1().Nodes(), Jobs: f.Batch().V1().Jobs(),
+		Custom: NewCustom(custom, client.Discovery()),
+		Owners: NewMetadataOwners(owners, client.Discovery(), ownerResources(c), time.Now),
+	}, nil
 }
 
 // ownerResources returns the resources of the kinds of owners that are known beforehand.
