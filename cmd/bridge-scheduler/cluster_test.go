@@ -52,11 +52,11 @@ type world struct {
 	// cluster has the daemons behind slurm.
 	cluster *slurmtest.Cluster
 
-	settings               config.Config
-	keyFile                string
-	profile                string
-	controllers, scheduler *restclient.Config
-	cancel                 context.CancelFunc
+	settings                      config.Config
+	keyFile                       string
+	profile                       string
+	admin, controllers, scheduler *restclient.Config
+	cancel                        context.CancelFunc
 	// patience is how long to wait for what must come.
 	patience time.Duration
 	running  sync.WaitGroup
@@ -91,6 +91,7 @@ func newWorldOf(t *testing.T, o slurmtest.Options, version string, owners ...con
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.admin = server.Config
 	w.controllers = server.As("slinky", "slurm-bridge-controllers")
 	w.scheduler = server.As("slinky", "slurm-bridge-scheduler")
 	w.profile = profile(t, server)

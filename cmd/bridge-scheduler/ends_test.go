@@ -50,6 +50,7 @@ func TestEnds(t *testing.T) {
 		{"what an uninstalled bridge leaves is removed", w.uninstalled},
 		// Late: the warning reaches no slurmd, so Slurm takes the node for dead.
 		{"preemption with grace warns the pod", w.preemptedWithGrace},
+		{"slurmrestd is reached through the API server", w.throughAPIServer},
 	} {
 		if !t.Run(story.name, func(t *testing.T) {
 			story.run(t)

@@ -2,11 +2,18 @@ package main
 
 import (
 	"fmt"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
 	"github.com/slinky-hpc/slinky/internal/plan/explain"
@@ -81,4 +88,84 @@ func (w *world) limitIsExplained(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// throughAPIServer lets "slinky why" find slurmrestd as it is in a cluster: by the
+// bridge's configuration and Secret, as a Service that only the API server reaches.
+func (w *world) throughAPIServer(t *testing.T) {
+	ctx := t.Context()
+	address := w.forward(t, strings.TrimPrefix(w.cluster.URL, "http://"))
+	for _, err := range []error{
+		create(w.kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "slurm"}}, metav1.CreateOptions{})),
+		create(w.kube.CoreV1().Services("slurm").Create(ctx, &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Name: "slurm-restapi"},
+			Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "rest", Port: 6820}}},
+		}, metav1.CreateOptions{})),
+		create(w.kube.CoreV1().Pods("slurm").Create(ctx, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "slurm-restapi-0"},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "slurmrestd", Image: "none"}}},
+		}, metav1.CreateOptions{})),
+		create(w.kube.CoreV1().Pods("slurm").Patch(ctx, "slurm-restapi-0", types.MergePatchType,
+			fmt.Appendf(nil, `{"status":{"podIP":%q,"podIPs":[{"ip":%q}]}}`, address.IP, address.IP), metav1.PatchOptions{}, "status")),
+		// The API server leads to addresses of pods alone.
+		create(w.kube.DiscoveryV1().EndpointSlices("slurm").Create(ctx, &discoveryv1.EndpointSlice{
+			ObjectMeta:  metav1.ObjectMeta{Name: "slurm-restapi-1", Labels: map[string]string{discoveryv1.LabelServiceName: "slurm-restapi"}},
+			AddressType: discoveryv1.AddressTypeIPv4,
+			Endpoints: []discoveryv1.Endpoint{{
+				Addresses: []string{address.IP.String()}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)},
+				TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: "slurm", Name: "slurm-restapi-0"},
+			}},
+			Ports: []discoveryv1.EndpointPort{{Name: new("rest"), Port: new(int32(address.Port)), Protocol: new(corev1.ProtocolTCP)}},
+		}, metav1.CreateOptions{})),
+		create(w.kube.CoreV1().Secrets("slinky").Create(ctx, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: "slurm-jwt"}, Data: map[string][]byte{"jwt.key": w.cluster.Key},
+		}, metav1.CreateOptions{})),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.pod("seen", nil)
+	j := w.job(t, w.bound(t, "seen"))
+	w.eventually(t, "the job is explained", func() error {
+		s := why.Sources{Namespace: namespace, Now: time.Now()}
+		if err := why.Connect(ctx, w.admin, why.Slurmrestd{}, &s); err != nil {
+			return err
+		}
+		facts, err := s.Find(ctx, "seen")
+		if err != nil {
+			return err
+		}
+		if facts.Job == nil || facts.Job.ID != j.ID {
+			return fmt.Errorf("%w: %s\n%s", errWait, facts.SlurmError, explain.Why(facts).Text())
+		}
+		return nil
+	})
+}
+
+func create[T any](_ T, err error) error { return err }
+
+// forward makes a port of this machine lead to an address of 127.0.0.1, to which an API server doesn't go.
+func (w *world) forward(t *testing.T, to string) *net.TCPAddr {
+	t.Helper()
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range addresses {
+		ip, ok := a.(*net.IPNet)
+		if !ok || ip.IP.IsLoopback() || ip.IP.To4() == nil || ip.IP.IsLinkLocalUnicast() {
+			continue
+		}
+		l, err := net.Listen("tcp", net.JoinHostPort(ip.IP.String(), "0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		server := &http.Server{Handler: httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: to}), ReadHeaderTimeout: time.Minute}
+		go func() { _ = server.Serve(l) }() // until the listener is closed
+		return l.Addr().(*net.TCPAddr)
+	}
+	t.Fatal("this machine has no address but that of itself")
+	return nil
 }
