@@ -14,7 +14,10 @@ go generate ./slurm/rest/...
 
 # RBAC of the bridge's programs, from the markers beside their main functions.
 for program in bridge bridge-scheduler bridge-admission; do
-    tool controller-gen rbac:roleName="slurm-$program" paths="./cmd/$program/..." output:rbac:dir="config/rbac/$program"
+    component=${program#bridge-}
+    component=${component/#bridge/controllers}
+    tool controller-gen rbac:roleName="slurm-bridge-$component" paths="./cmd/$program/..." output:rbac:dir="config/rbac/$program"
+    cp "config/rbac/$program/role.yaml" "charts/slurm-bridge/files/$component-role.yaml"
 done
 
 # RBAC of the CPU driver, from the markers beside its main function.
@@ -37,4 +40,4 @@ done
 cp config/rbac/operator/role.yaml charts/slurm-operator/files/operator-role.yaml
 cp config/rbac/operator-webhook/role.yaml charts/slurm-operator/files/webhook-role.yaml
 cp config/rbac/dra-cpu/role.yaml charts/dra-driver-cpu/files/role.yaml
-go run ./hack/chart-readme charts/slurm-operator-crds charts/slurm-operator charts/slurm charts/dra-driver-cpu
+go run ./hack/chart-readme charts/slurm-operator-crds charts/slurm-operator charts/slurm charts/slurm-bridge charts/dra-driver-cpu

@@ -46,6 +46,7 @@ func TestBridge(t *testing.T) {
 		{"a node that no pod can use", w.noUsableNode},
 		{"a foreign job is left alone", w.foreignJob},
 		{"what happens while the bridge is away", w.away},
+		{"one of two schedulers is killed", w.leaderIsKilled},
 		{"a node that goes leaves Slurm", w.nodeLeaves},
 		{"devices are given as Slurm chose them", w.devicesAreGiven},
 	} {

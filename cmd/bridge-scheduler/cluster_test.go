@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
@@ -54,7 +52,7 @@ type world struct {
 
 	settings                      config.Config
 	keyFile                       string
-	profile                       string
+	profile                       apitest.SchedulerConfig
 	admin, controllers, scheduler *restclient.Config
 	cancel                        context.CancelFunc
 	// patience is how long to wait for what must come.
@@ -83,10 +81,7 @@ func newWorldOf(t *testing.T, o slurmtest.Options, version string, owners ...con
 	}
 	w.keyFile = cluster.KeyFile
 	// As installed: each program acts as its own account, with the role that is generated for it.
-	server.Apply(t, "config", "bridge", "config.yaml")
-	server.Apply(t, "config", "rbac", "bridge", "role.yaml")
-	server.Apply(t, "config", "rbac", "bridge-scheduler", "role.yaml")
-	server.Apply(t, "config", "bridge", "rbac.yaml")
+	w.profile = server.InstallBridge(t)
 	_, err := w.kube.CoreV1().ConfigMaps("slinky").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: policyConfigMap}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +89,6 @@ func newWorldOf(t *testing.T, o slurmtest.Options, version string, owners ...con
 	w.admin = server.Config
 	w.controllers = server.As("slinky", "slurm-bridge-controllers")
 	w.scheduler = server.As("slinky", "slurm-bridge-scheduler")
-	w.profile = profile(t, server)
 	w.start()
 	// The programs end before the servers do: cleanups run in reverse.
 	t.Cleanup(w.stop)
@@ -138,16 +132,17 @@ func (w *world) startScheduler(ctx context.Context) {
 	}
 	w.write(dir, "kubeconfig", kubeconfig(w.t, w.scheduler))
 	w.write(dir, "bridge.yaml", string(bridge))
-	w.write(dir, "scheduler.yaml", strings.Replace(w.profile, "clientConnection:",
-		"clientConnection:\n  kubeconfig: "+filepath.Join(dir, "kubeconfig"), 1))
+	w.write(dir, "scheduler.yaml", w.profile.With(w.t, filepath.Join(dir, "kubeconfig"), "leaderElect: false"))
 	f := flags{config: filepath.Join(dir, "bridge.yaml"), keyFile: w.keyFile, user: "slurm", namespace: "slinky", workers: 4}
+	lead := make(chan struct{})
 	o := options.NewOptions()
 	o.ConfigFile = filepath.Join(dir, "scheduler.yaml")
 	o.SecureServing.BindPort = 0
-	cc, sched, err := app.Setup(ctx, o, app.WithPlugin(scheduler.Name, f.plugin(func(string) string { return "" })))
+	cc, sched, err := app.Setup(ctx, o, app.WithPlugin(scheduler.Name, f.plugin(func(string) string { return "" }, lead)))
 	if err != nil {
 		w.t.Fatalf("set up the scheduler: %v", err)
 	}
+	tellWhenLeading(sched, lead)
 	w.running.Go(func() {
 		cc.EventBroadcaster.StartRecordingToSink(ctx.Done())
 		defer cc.EventBroadcaster.Shutdown()
@@ -159,18 +154,6 @@ func (w *world) startScheduler(ctx context.Context) {
 			sched.Run(ctx)
 		}
 	})
-}
-
-// profile returns the scheduler's configuration as it is installed.
-func profile(t *testing.T, server *apitest.Server) string {
-	t.Helper()
-	for _, o := range server.Manifests(t, "config", "bridge", "config.yaml") {
-		if text, ok, _ := unstructured.NestedString(o.Object, "data", "scheduler-config.yaml"); ok {
-			return text
-		}
-	}
-	t.Fatal("config/bridge/config.yaml has no scheduler-config.yaml")
-	return ""
 }
 
 // kubeconfig returns a file for what acts as c.

@@ -3,20 +3,23 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/runtime"
-	fwk "k8s.io/kube-scheduler/framework"
+	apiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/tools/cache"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/cli/globalflag"
+	"k8s.io/component-base/compatibility"
+	"k8s.io/component-base/featuregate"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/version/verflag"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
-	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 
 	"github.com/slinky-hpc/slinky/internal/bridge/config"
-	"github.com/slinky-hpc/slinky/internal/bridge/connect"
 	"github.com/slinky-hpc/slinky/internal/bridge/scheduler"
-	"github.com/slinky-hpc/slinky/internal/bridge/submit"
 )
 
 // flags are the bridge's own.
@@ -27,12 +30,7 @@ type flags struct {
 	workers   int
 }
 
-// newCommand returns kube-scheduler's command with the plugin and the bridge's flags.
-func newCommand(getenv func(string) string) *cobra.Command {
-	var f flags
-	cmd := app.NewSchedulerCommand(app.WithPlugin(scheduler.Name, f.plugin(getenv)))
-	cmd.Use = "bridge-scheduler"
-	cmd.Short = "Bind pods to the nodes that Slurm chooses for them"
+func (f *flags) set() *pflag.FlagSet {
 	set := pflag.NewFlagSet("bridge", pflag.ContinueOnError)
 	set.StringVar(&f.config, "bridge-config", config.DefaultPath, "The bridge's configuration file, by its absolute path.")
 	set.StringVar(&f.keyFile, "slurm-jwt-key-file", "", "A file with the Slurm cluster's JWT key (HS256), to make tokens with. "+
@@ -40,35 +38,54 @@ func newCommand(getenv func(string) string) *cobra.Command {
 	set.StringVar(&f.user, "slurm-user", "slurm", "The Slurm user that tokens made from the key are for.")
 	set.StringVar(&f.namespace, "bridge-namespace", "", "The bridge's namespace, of the ConfigMap that policyConfigMap in the configuration names. The pod's own if empty.")
 	set.IntVar(&f.workers, "submit-workers", 8, "How many workloads are submitted to Slurm at once.")
-	cmd.Flags().AddFlagSet(set)
-	// kube-scheduler's help shows its own groups of flags alone.
-	help := cmd.HelpFunc()
-	cmd.SetHelpFunc(func(c *cobra.Command, args []string) {
-		help(c, args)
-		fmt.Fprintf(c.OutOrStdout(), "\nBridge flags:\n\n%s", set.FlagUsages())
-	})
+	return set
+}
+
+// newCommand returns a command with all of kube-scheduler's flags and the bridge's.
+// It is not kube-scheduler's own command because that one doesn't tell when it leads.
+func newCommand(getenv func(string) string) *cobra.Command {
+	var f flags
+	opts := options.NewOptions()
+	cmd := &cobra.Command{
+		Use:               "bridge-scheduler",
+		Short:             "Bind pods to the nodes that Slurm chooses for them",
+		Args:              cobra.NoArgs,
+		PersistentPreRunE: func(*cobra.Command, []string) error { return opts.ComponentGlobalsRegistry.Set() },
+		RunE: func(*cobra.Command, []string) error {
+			verflag.PrintAndExitIfRequested()
+			return run(apiserver.SetupSignalContext(), opts, &f, getenv)
+		},
+	}
+	verflag.AddFlags(opts.Flags.FlagSet("global"))
+	globalflag.AddGlobalFlags(opts.Flags.FlagSet("global"), cmd.Name(), logs.SkipLoggingConfigurationFlags())
+	opts.Flags.FlagSet("bridge").AddFlagSet(f.set())
+	for _, set := range opts.Flags.FlagSets {
+		cmd.Flags().AddFlagSet(set)
+	}
+	cliflag.SetUsageAndHelpFunc(cmd, *opts.Flags, 0)
 	return cmd
 }
 
-// plugin returns what makes the plugin once the flags are known, with the submitter beside it.
-func (f *flags) plugin(getenv func(string) string) frameworkruntime.PluginFactory {
-	return func(ctx context.Context, _ runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
-		c, err := config.Read(os.DirFS("/"), strings.TrimPrefix(f.config, "/"))
-		if err != nil {
-			return nil, err
-		}
-		namespace := f.namespace
-		if c.PolicyConfigMap != "" {
-			if namespace, err = connect.Namespace(namespace); err != nil {
-				return nil, fmt.Errorf("--bridge-namespace: %w", err)
-			}
-		}
-		plugin, err := submit.Start(ctx, h, submit.Options{
-			Config: c, Credentials: connect.CredentialsFrom(f.keyFile, f.user, getenv), Workers: f.workers, Namespace: namespace,
-		})
-		if err != nil {
-			return nil, fmt.Errorf("start the bridge: %w", err)
-		}
-		return plugin, nil
+// run runs the scheduler until the context ends or its lease is lost.
+func run(ctx context.Context, opts *options.Options, f *flags, getenv func(string) string) error {
+	gates := opts.ComponentGlobalsRegistry.FeatureGateFor(compatibility.DefaultKubeComponent)
+	if err := logsapi.ValidateAndApply(opts.Logs, gates); err != nil {
+		return err
 	}
+	name, err := cache.NewInformerName("kube-scheduler")
+	if err != nil {
+		return fmt.Errorf("name the informers: %w", err)
+	}
+	opts.InformerName = name
+	lead := make(chan struct{})
+	cc, sched, err := app.Setup(ctx, opts, app.WithPlugin(scheduler.Name, f.plugin(getenv, lead)))
+	if err != nil {
+		return err
+	}
+	if mutable, ok := gates.(featuregate.MutableFeatureGate); ok {
+		mutable.AddMetrics()
+	}
+	opts.ComponentGlobalsRegistry.AddMetrics()
+	tellWhenLeading(sched, lead)
+	return app.Run(ctx, cc, sched)
 }

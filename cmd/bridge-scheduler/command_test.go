@@ -20,3 +20,12 @@ func TestHelpShowsTheBridgesFlags(t *testing.T) {
 		}
 	}
 }
+
+// These are the published chart's arguments: one that isn't taken keeps the pod from starting.
+func TestPublishedFlags(t *testing.T) {
+	out, err := program(t, "--config=/etc/kubernetes/scheduler-config.yaml",
+		"--feature-gates=DRAExtendedResource=true,DynamicResourceAllocation=true,SchedulerPopFromBackoffQ=false", "--v=4", "--version").Output()
+	if err != nil || !strings.HasPrefix(string(out), "Kubernetes v") {
+		t.Errorf("the answer is %q, %v", out, err)
+	}
+}

@@ -13,7 +13,6 @@ package main
 // +kubebuilder:rbac:groups=resource.k8s.io,resources=resourceclaims;resourceslices;deviceclasses;devicetaintrules,verbs=get;list;watch
 // +kubebuilder:rbac:groups=resource.k8s.io,resources=resourceclaims,verbs=create;delete;patch;update
 // +kubebuilder:rbac:groups=resource.k8s.io,resources=resourceclaims/status;resourceclaims/binding,verbs=patch;update
-// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=create;get;list;watch;update
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 //
@@ -28,3 +27,7 @@ package main
 //
 // The administrator's rules.
 // +kubebuilder:rbac:groups="",namespace=slinky,resources=configmaps,resourceNames=slurm-bridge-policy,verbs=get;list;watch
+//
+// Its lease, named as the scheduler, is in its own namespace.
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=slinky,resources=leases,verbs=create
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=slinky,resources=leases,resourceNames=slurm-bridge-scheduler,verbs=get;update

@@ -37,6 +37,8 @@ func run(args []string, getenv func(string) string) error {
 		"Without it, SLURM_JWT_FILE names a file with a token.")
 	f.StringVar(&user, "slurm-user", "slurm", "The Slurm user that tokens made from the key are for.")
 	f.StringVar(&o.MetricsAddress, "metrics-bind-address", ":8080", "Where to serve metrics; 0 for nowhere.")
+	f.BoolVar(&o.SecureMetrics, "metrics-secure", false, "Serve metrics by HTTPS, to whom Kubernetes lets read /metrics.")
+	_ = f.Bool("enable-http2", false, "Taken, and without effect: HTTP/1.1 is enough for metrics.")
 	f.StringVar(&o.ProbeAddress, "health-probe-bind-address", ":8081", "Where to serve health probes; 0 for nowhere.")
 	f.BoolVar(&o.LeaderElection, "leader-elect", false, "Elect a leader among replicas; only that one acts.")
 	f.IntVar(&o.NodeWorkers, "node-workers", 8, "How many nodes are handled at once.")

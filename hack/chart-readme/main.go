@@ -117,7 +117,7 @@ func lookUp(values map[string]any, path []string) (any, bool) {
 func show(value any) string {
 	if image, ok := value.(map[string]any); ok {
 		if repository, ok := image["repository"].(string); ok {
-			if tag, ok := image["tag"].(string); ok {
+			if tag, ok := image["tag"].(string); ok && tag != "" {
 				repository += ":" + tag
 			}
 			return "`" + repository + "`"

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -149,6 +150,16 @@ func (s *Server) Apply(t testing.TB, file ...string) {
 	s.apply(t, filepath.Join(file...), s.Manifests(t, file...))
 }
 
+// ApplyKinds applies the manifests of some kinds in a file of the repository.
+func (s *Server) ApplyKinds(t testing.TB, kinds []string, file ...string) {
+	t.Helper()
+	objects := slices.DeleteFunc(s.Manifests(t, file...), func(u *unstructured.Unstructured) bool { return !slices.Contains(kinds, u.GetKind()) })
+	if len(objects) == 0 {
+		t.Fatalf("%s has nothing of the kinds %v", filepath.Join(file...), kinds)
+	}
+	s.apply(t, filepath.Join(file...), objects)
+}
+
 func (s *Server) apply(t testing.TB, from string, objects []*unstructured.Unstructured) {
 	t.Helper()
 	c, err := client.New(s.Config, client.Options{})
@@ -182,11 +193,18 @@ func (s *Server) Chart(t testing.TB, namespace, chart string, values ...string) 
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", cmd, err, stderr.String())
 	}
-	home := &unstructured.Unstructured{}
-	home.SetAPIVersion("v1")
-	home.SetKind("Namespace")
-	home.SetName(namespace)
-	s.apply(t, "chart "+chart, append([]*unstructured.Unstructured{home}, Objects(t, "chart "+chart, text)...))
+	s.Namespace(t, namespace)
+	s.apply(t, "chart "+chart, Objects(t, "chart "+chart, text))
+}
+
+// Namespace makes a namespace.
+func (s *Server) Namespace(t testing.TB, name string) {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	u.SetAPIVersion("v1")
+	u.SetKind("Namespace")
+	u.SetName(name)
+	s.apply(t, "namespace "+name, []*unstructured.Unstructured{u})
 }
 
 // Manifests reads the objects in a file of the repository.

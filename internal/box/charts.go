@@ -7,32 +7,42 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/slinky-hpc/slinky/internal/box/hostcmd"
 )
 
 //go:embed addons/operator.yaml
 var operatorValues []byte
 
-// installOperator installs the custom resources and the operator as users do: by the charts.
-func (b *Box) installOperator(ctx context.Context) error {
+//go:embed addons/bridge.yaml
+var bridgeValues []byte
+
+// installCharts installs the operator with its custom resources, and the bridge, as users do.
+func (b *Box) installCharts(ctx context.Context) error {
 	helm, err := b.helm(ctx)
 	if err != nil {
 		return err
 	}
-	for _, release := range []struct {
-		name   string
-		values []byte
-	}{{"slurm-operator-crds", nil}, {"slurm-operator", operatorValues}} {
-		// What somebody else made or changed becomes the release's again, as in the rest of Up.
-		args := []string{helm, "upgrade", "--install", release.name, filepath.Join(b.Source, "charts", release.name),
-			"--namespace", slinkyNamespace, "--kubeconfig", b.Kubeconfig(),
-			"--values", "-", "--take-ownership", "--force-conflicts", "--server-side=true", "--history-max=2"}
-		if err := hostcmd.Run(ctx, hostcmd.Cmd{Name: "helm upgrade --install " + release.name, Args: args,
-			Stdin: bytes.NewReader(release.values), Env: os.Environ()}); err != nil {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		if err := b.install(ctx, helm, "slurm-operator-crds", nil); err != nil {
 			return err
 		}
-	}
-	return nil
+		return b.install(ctx, helm, "slurm-operator", operatorValues)
+	})
+	g.Go(func() error { return b.install(ctx, helm, "slurm-bridge", bridgeValues) })
+	return g.Wait()
+}
+
+// install installs one chart, or brings it up to date. What somebody else made
+// or changed becomes the release's again, as in the rest of Up.
+func (b *Box) install(ctx context.Context, helm, chart string, values []byte) error {
+	args := []string{helm, "upgrade", "--install", chart, filepath.Join(b.Source, "charts", chart),
+		"--namespace", slinkyNamespace, "--kubeconfig", b.Kubeconfig(),
+		"--values", "-", "--take-ownership", "--force-conflicts", "--server-side=true", "--history-max=2"}
+	return hostcmd.Run(ctx, hostcmd.Cmd{Name: "helm upgrade --install " + chart, Args: args,
+		Stdin: bytes.NewReader(values), Env: os.Environ()})
 }
 
 // helm returns the path of helm. A box of an older build has none among its tools.

@@ -28,13 +28,8 @@ func (b *Box) installSlinky(ctx context.Context, nodes int) error {
 		if err := b.ensureKeys(ctx); err != nil {
 			return err
 		}
-		if err := b.installOperator(ctx); err != nil {
+		if err := b.installCharts(ctx); err != nil {
 			return err
-		}
-		for _, dir := range []string{"config/rbac/bridge", "config/rbac/bridge-scheduler", "config/bridge"} {
-			if err := b.applyFolder(ctx, dir); err != nil {
-				return err
-			}
 		}
 		return b.giveNodesToBridge(ctx, nodes)
 	}); err != nil {

@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/slinky-hpc/slinky/slurm"
@@ -23,9 +24,11 @@ import (
 // Client is a slurm.Client over HTTP. It is safe for concurrent use.
 type Client struct {
 	config Config
-	base   *url.URL
-	http   *http.Client
-	slots  chan struct{}
+	bases  []*url.URL
+	// current is the index of the base that the next call goes to.
+	current atomic.Uint32
+	http    *http.Client
+	slots   chan struct{}
 
 	mu     sync.Mutex
 	chosen *dialect.Dialect
@@ -43,13 +46,13 @@ func New(c Config) (*Client, error) {
 		return nil, errors.New("slurmrestd client: no token source")
 	}
 	c = c.withDefaults()
-	base, transport, err := c.endpoint()
+	bases, transport, err := c.endpoints()
 	if err != nil {
 		return nil, err
 	}
 	client := &Client{
 		config: c,
-		base:   base,
+		bases:  bases,
 		slots:  make(chan struct{}, c.Concurrency),
 		http: &http.Client{
 			Transport: transport,
@@ -108,7 +111,16 @@ func (c *Client) dialect(ctx context.Context) (dialect.Dialect, error) {
 	}
 	return dialect.Dialect{}, &slurm.Error{
 		Kind: slurm.ErrInvalid, Op: "find slurmrestd's version", HTTPStatus: http.StatusNotFound,
-		Text: fmt.Sprintf("%s offers none of %s; they come with Slurm 25.05 and later", c.base.Redacted(), strings.Join(tried, ", ")),
+		Text: fmt.Sprintf("%s offers none of %s; they come with Slurm 25.05 and later", c.base().Redacted(), strings.Join(tried, ", ")),
+	}
+}
+
+func (c *Client) base() *url.URL { return c.bases[c.current.Load()] }
+
+// turn makes calls go to the next slurmrestd, unless another call has turned away from that one already.
+func (c *Client) turn(from uint32) {
+	if len(c.bases) > 1 && c.current.CompareAndSwap(from, (from+1)%uint32(len(c.bases))) {
+		c.forgetVersion()
 	}
 }
 
@@ -155,8 +167,20 @@ func (c *Client) do(ctx context.Context, op call, body func(dialect.Dialect) any
 	decode func(dialect.Dialect, answer) (dialect.Reply, error)) (*dialect.Reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout(op))
 	defer cancel()
+	start := time.Now()
+	rep, err := c.tries(ctx, op, body, decode)
+	c.config.Observe(op.method, time.Since(start), err)
+	return rep, err
+}
+
+func (c *Client) tries(ctx context.Context, op call, body func(dialect.Dialect) any,
+	decode func(dialect.Dialect, answer) (dialect.Reply, error)) (*dialect.Reply, error) {
 	for try := 0; ; try++ {
+		at := c.current.Load()
 		rep, err := c.once(ctx, op, body, decode)
+		if errors.Is(err, slurm.ErrUnavailable) && !errors.Is(ctx.Err(), context.Canceled) {
+			c.turn(at)
+		}
 		if err == nil || !op.read || try >= c.config.Retries || !errors.Is(err, slurm.ErrUnavailable) {
 			return rep, err
 		}

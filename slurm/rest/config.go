@@ -23,6 +23,9 @@ import (
 type Config struct {
 	// URL of slurmrestd: http://host:port, https://host:port or unix:///path/of/socket.
 	URL string
+	// Fallbacks are the URLs, http or https, of more slurmrestd's of the same Slurm cluster. After
+	// a call that got no usable answer, the next one goes to the next of them, and so on in a ring.
+	Fallbacks []string
 	// Tokens gives the token of each call.
 	Tokens TokenSource
 	// User to act for, where the token's user is root or SlurmUser.
@@ -54,6 +57,8 @@ type Config struct {
 
 	// Warn receives slurmrestd's warnings, such as a field that it ignored.
 	Warn func(op, warning string)
+	// Observe is told of each call when it ends: its HTTP method, how long it took with all its tries, and its error.
+	Observe func(method string, took time.Duration, err error)
 }
 
 func (c Config) withDefaults() Config {
@@ -75,6 +80,9 @@ func (c Config) withDefaults() Config {
 	if c.Warn == nil {
 		c.Warn = func(string, string) {}
 	}
+	if c.Observe == nil {
+		c.Observe = func(string, time.Duration, error) {}
+	}
 	return c
 }
 
@@ -94,14 +102,48 @@ func dialectOf(version string) (dialect.Dialect, error) {
 	return dialect.Dialect{}, fmt.Errorf("slurmrestd data parser %q is not known here; known are %s", version, strings.Join(known, ", "))
 }
 
-// endpoint returns the base of all URLs and how to connect to it.
-func (c Config) endpoint() (*url.URL, *http.Transport, error) {
-	u, err := url.Parse(c.URL)
+// parse reads the URL of a slurmrestd.
+func parse(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
 	if err != nil {
-		return nil, nil, fmt.Errorf("URL of slurmrestd: %w", err)
+		return nil, fmt.Errorf("URL of slurmrestd: %w", err)
 	}
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, nil, errors.New("URL of slurmrestd: it may have a scheme, a host and a path only")
+		return nil, errors.New("URL of slurmrestd: it may have a scheme, a host and a path only")
+	}
+	return u, nil
+}
+
+// endpoints returns the bases of all URLs and how to connect to them.
+func (c Config) endpoints() ([]*url.URL, *http.Transport, error) {
+	base, transport, err := c.endpoint()
+	if err != nil {
+		return nil, nil, err
+	}
+	bases := []*url.URL{base}
+	for _, text := range c.Fallbacks {
+		u, err := parse(text)
+		if err != nil {
+			return nil, nil, err
+		}
+		if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.HasPrefix(c.URL, "unix:") {
+			return nil, nil, fmt.Errorf("slurmrestd %q to fall back to: it and the first need http://host:port or https://host:port", text)
+		}
+		if u.Scheme == "https" && transport.TLSClientConfig == nil {
+			if transport.TLSClientConfig, err = c.tls(); err != nil {
+				return nil, nil, err
+			}
+		}
+		bases = append(bases, u)
+	}
+	return bases, transport, nil
+}
+
+// endpoint returns the base of the first URL and how to connect to it.
+func (c Config) endpoint() (*url.URL, *http.Transport, error) {
+	u, err := parse(c.URL)
+	if err != nil {
+		return nil, nil, err
 	}
 	dialer := &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}
 	t := &http.Transport{

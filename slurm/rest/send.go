@@ -82,7 +82,7 @@ func unavailable(op call, err error) *slurm.Error {
 }
 
 func (c *Client) roundTrip(ctx context.Context, op call, d dialect.Dialect, body []byte, token string) (answer, error) {
-	u := *c.base
+	u := *c.base()
 	u.RawPath = strings.TrimSuffix(u.EscapedPath(), "/") + "/" + cmp.Or(op.plugin, "slurm") + "/" + d.Version + "/" + op.path
 	u.Path = u.RawPath // op.path holds plain names only, see plainName
 	// slurmrestd takes a switch for one only if no "=" follows.

@@ -8,11 +8,9 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
@@ -46,6 +44,8 @@ type world struct {
 	abort context.CancelCauseFunc
 	// profilerPort is where the scheduler serves its profiles, 0 for nowhere.
 	profilerPort int
+	// profile is the scheduler's configuration as it is installed.
+	profile apitest.SchedulerConfig
 }
 
 func newWorld(t *testing.T) *world {
@@ -159,10 +159,7 @@ func (s *slurmWorld) proxied(t *testing.T) (*measure.Proxy, string) {
 // install gives the bridge's programs the accounts, roles and settings that they are installed with.
 func (w *world) install(t *testing.T) {
 	t.Helper()
-	w.server.Apply(t, "config", "bridge", "config.yaml")
-	w.server.Apply(t, "config", "rbac", "bridge", "role.yaml")
-	w.server.Apply(t, "config", "rbac", "bridge-scheduler", "role.yaml")
-	w.server.Apply(t, "config", "bridge", "rbac.yaml")
+	w.profile = w.server.InstallBridge(t)
 }
 
 func (w *world) bridgeConfig(t *testing.T, slurmrestd string) string {
@@ -183,23 +180,10 @@ func (w *world) startController(t *testing.T, s *slurmWorld, slurmrestd string) 
 // startScheduler starts the bridge's scheduler with the profile that it is installed with.
 func (w *world) startScheduler(t *testing.T, s *slurmWorld, slurmrestd string) *process {
 	t.Helper()
-	profile := strings.Replace(w.profile(t), "clientConnection:",
-		fmt.Sprintf("clientConnection:\n  kubeconfig: %q", w.server.Kubeconfig(t, "slinky", "slurm-bridge-scheduler")), 1)
+	profile := w.profile.With(t, w.server.Kubeconfig(t, "slinky", "slurm-bridge-scheduler"), "leaderElect: false")
 	args := []string{
 		"--config=" + write(t, "scheduler.yaml", profile), "--bridge-config=" + w.bridgeConfig(t, slurmrestd),
 		"--slurm-jwt-key-file=" + s.KeyFile,
 	}
 	return w.start(t, "scheduler", "bridge-scheduler", "", append(args, w.profilerFlags(t)...)...)
-}
-
-// profile returns kube-scheduler's configuration as it is installed.
-func (w *world) profile(t *testing.T) string {
-	t.Helper()
-	for _, o := range w.server.Manifests(t, "config", "bridge", "config.yaml") {
-		if text, ok, _ := unstructured.NestedString(o.Object, "data", "scheduler-config.yaml"); ok {
-			return text
-		}
-	}
-	t.Fatal("config/bridge/config.yaml has no scheduler-config.yaml")
-	return ""
 }

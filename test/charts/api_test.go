@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,8 +62,8 @@ func (c *cluster) testAccepted(t *testing.T) {
 	for _, tc := range cases(t) {
 		t.Run(tc.chart+"/"+tc.name, func(t *testing.T) {
 			for _, u := range render(t, tc.chart, tc.values) {
-				if u.GroupVersionKind().Group == "cert-manager.io" {
-					continue // its kinds are not installed here
+				if slices.Contains([]string{"cert-manager.io", "monitoring.coreos.com"}, u.GroupVersionKind().Group) {
+					continue // their kinds are not installed here
 				}
 				if u.GetNamespace() == "" {
 					if mapping, err := c.admin.RESTMapper().RESTMapping(u.GroupVersionKind().GroupKind(), u.GroupVersionKind().Version); err != nil {

@@ -37,7 +37,7 @@ type testCase struct{ chart, name, values string }
 func cases(t testing.TB) []testCase {
 	t.Helper()
 	var out []testCase
-	for _, name := range []string{"slurm", "slurm-operator"} {
+	for _, name := range []string{"slurm", "slurm-operator", "slurm-bridge"} {
 		for _, pattern := range []string{filepath.Join("testdata", name, "*.yaml"), filepath.Join(chart(name), "examples", "*.yaml")} {
 			files, err := filepath.Glob(pattern)
 			if err != nil {
@@ -73,7 +73,7 @@ func tidy(text string) string {
 // A second rendering changes nothing: tools that compare see no change.
 func TestSameValuesSameBytes(t *testing.T) {
 	helm(t)
-	for _, name := range []string{"slurm", "slurm-operator"} {
+	for _, name := range []string{"slurm", "slurm-operator", "slurm-bridge"} {
 		t.Run(name, func(t *testing.T) {
 			values := read(t, "testdata", name, "everything.yaml")
 			first, err := template(t, name, values)

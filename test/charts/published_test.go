@@ -76,6 +76,48 @@ slurm-operator:
   certManager: {enabled: true, secretName: slurm-operator-webhook-ca, duration: 43800h0m0s, renewBefore: 8760h0m0s}
   propagatedNodeConditions: []
   extraObjects: []
+slurm-bridge:
+  nameOverride: ""
+  fullnameOverride: ""
+  namespaceOverride: ""
+  scheduler.image.tag: ""
+  scheduler.image.pullPolicy: IfNotPresent
+  scheduler.replicaCount: 1
+  scheduler.pdb.enabled: false
+  scheduler.priorityClassName: ""
+  scheduler.resources: {}
+  scheduler.nodeSelector: {}
+  scheduler.affinity: {}
+  scheduler.tolerations: []
+  scheduler.verbosity: null
+  schedulerConfig.schedulerName: slurm-bridge-scheduler
+  schedulerConfig.mcsLabel: kubernetes
+  schedulerConfig.partition: slurm-bridge
+  admission.enabled: true
+  admission.image.tag: ""
+  admission.image.pullPolicy: IfNotPresent
+  admission.certManager: {enabled: true, duration: 43800h0m0s, renewBefore: 8760h0m0s}
+  admission.replicas: 1
+  admission.pdb: {enabled: false, minAvailable: 1, maxUnavailable: null}
+  admission.priorityClassName: ""
+  admission.resources: {}
+  admission.nodeSelector: {}
+  admission.affinity: {}
+  admission.tolerations: []
+  admission.managedNamespaces: [slurm-bridge]
+  admission.managedNamespaceSelector: {}
+  controllers.image.tag: ""
+  controllers.image.pullPolicy: IfNotPresent
+  controllers.replicas: 1
+  controllers.pdb: {enabled: false, minAvailable: 1, maxUnavailable: null}
+  controllers.priorityClassName: ""
+  controllers.resources: {}
+  controllers.nodeSelector: {}
+  controllers.affinity: {}
+  controllers.tolerations: []
+  controllers.verbosity: null
+  sharedConfig.slurmRestApi: http://slurm-restapi.slurm:6820
+  sharedConfig.slurmJwtSecret: slurm-bridge-token
 slurm:
   nameOverride: null
   fullnameOverride: null
@@ -213,7 +255,7 @@ func lookUp(values map[string]any, path []string) (any, bool) {
 // All values as they stand in values.yaml can be given, so the schema knows each of them,
 // and each is described for the table in the README.
 func TestSchemaKnowsEveryValue(t *testing.T) {
-	for _, name := range []string{"slurm", "slurm-operator", "slurm-operator-crds", "dra-driver-cpu"} {
+	for _, name := range []string{"slurm", "slurm-operator", "slurm-operator-crds", "slurm-bridge", "dra-driver-cpu"} {
 		t.Run(name, func(t *testing.T) {
 			var schema map[string]any
 			if err := json.Unmarshal([]byte(read(t, chart(name), "values.schema.json")), &schema); err != nil {

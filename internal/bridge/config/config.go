@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
+	"reflect"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +27,10 @@ type Config struct {
 	SchedulerName string `json:"schedulerName"`
 	// SlurmRestAPI is slurmrestd's base URL, as http://slurm-restapi.slurm:6820.
 	SlurmRestAPI string `json:"slurmRestApi"`
+	// SlurmRestAPIFallbacks are more slurmrestd's of the same Slurm cluster, for when that one gives no answer.
+	SlurmRestAPIFallbacks []string `json:"slurmRestApiFallbacks"`
+	// SlurmTLS is for slurmrestd's with https.
+	SlurmTLS SlurmTLS `json:"slurmTLS"`
 	// Partition takes the jobs that name no other.
 	Partition string `json:"partition"`
 	// MCSLabel is put on every job.
@@ -49,6 +54,15 @@ type Config struct {
 	Environment string `json:"environment"`
 	// OwnerKinds are further kinds of objects above pods whose job annotations count.
 	OwnerKinds []OwnerKind `json:"ownerKinds"`
+}
+
+// SlurmTLS names PEM files by their absolute paths.
+type SlurmTLS struct {
+	// CAFile has the certificates that sign slurmrestd's; the system's by default.
+	CAFile string `json:"caFile"`
+	// CertFile and KeyFile are what we show slurmrestd. They are read at each handshake.
+	CertFile string `json:"certFile"`
+	KeyFile  string `json:"keyFile"`
 }
 
 // Values of Policy.
@@ -91,9 +105,7 @@ func Parse(text []byte) (Config, error) {
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&c); err != nil {
 		if key, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-			return c, fmt.Errorf("unknown key %s; known are schedulerName, slurmRestApi, partition, mcsLabel, "+
-				"managedNamespaces, managedNamespaceSelector, managedNodeTaint, managedSlurmdNodes, sinkSlurmd, "+
-				"deviceDrivers, policy, policyConfigMap, environment and ownerKinds", key)
+			return c, fmt.Errorf("unknown key %s; known are %s", key, strings.Join(keys(), ", "))
 		}
 		return c, err
 	}
@@ -112,10 +124,25 @@ func Parse(text []byte) (Config, error) {
 	return c, c.check()
 }
 
+// keys are all that the file may have.
+func keys() []string {
+	var out []string
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[Config]()) {
+		if !f.Anonymous {
+			out = append(out, f.Tag.Get("json"))
+		}
+	}
+	return out
+}
+
 func (c Config) check() error {
 	var errs []error
-	if u, err := url.Parse(c.SlurmRestAPI); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		errs = append(errs, fmt.Errorf("slurmRestApi is %q, not a URL such as http://slurm-restapi.slurm:6820", c.SlurmRestAPI))
+	errs = append(errs, checkURL("slurmRestApi", c.SlurmRestAPI))
+	for i, u := range c.SlurmRestAPIFallbacks {
+		errs = append(errs, checkURL(fmt.Sprintf("slurmRestApiFallbacks[%d]", i), u))
+	}
+	if (c.SlurmTLS.CertFile == "") != (c.SlurmTLS.KeyFile == "") {
+		errs = append(errs, errors.New("slurmTLS has one of certFile and keyFile: set both, or none"))
 	}
 	switch c.ManagedNodeTaint {
 	case string(corev1.TaintEffectNoExecute), string(corev1.TaintEffectNoSchedule), TaintNone:
@@ -138,4 +165,11 @@ func (c Config) check() error {
 		errs = append(errs, fmt.Errorf("managedNamespaceSelector: %w", err))
 	}
 	return errors.Join(errs...)
+}
+
+func checkURL(key, value string) error {
+	if u, err := url.Parse(value); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return fmt.Errorf("%s is %q, not a URL such as http://slurm-restapi.slurm:6820", key, value)
+	}
+	return nil
 }

@@ -43,6 +43,10 @@ ownerKinds: [{group: ray.io, version: v1, kind: RayCluster, resource: raycluster
 			OwnerKinds: []OwnerKind{{Group: "ray.io", Version: "v1", Kind: "RayCluster", Resource: "rayclusters", GangLabel: "ray.io/cluster"}},
 		}},
 		"other case, defaults": {"SLURMRESTAPI: https://x", Config{SchedulerName: "slurm-bridge-scheduler", SlurmRestAPI: "https://x", ManagedNodeTaint: "NoExecute", Policy: "Open", Environment: "threads,slurm"}},
+		"TLS": {"slurmRestApi: https://x\nslurmRestApiFallbacks: [https://y]\nslurmTLS: {caFile: /ca, certFile: /c, keyFile: /k}", Config{
+			SchedulerName: "slurm-bridge-scheduler", SlurmRestAPI: "https://x", SlurmRestAPIFallbacks: []string{"https://y"},
+			SlurmTLS: SlurmTLS{CAFile: "/ca", CertFile: "/c", KeyFile: "/k"}, ManagedNodeTaint: "NoExecute", Policy: "Open", Environment: "threads,slurm",
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Parse([]byte(c.text))
@@ -59,6 +63,8 @@ ownerKinds: [{group: ray.io, version: v1, kind: RayCluster, resource: raycluster
 func TestParseRefuses(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"unknown key":   {"slurmRestApi: http://x\npartitoin: p", `unknown key "partitoin"; known are schedulerName, slurmRestApi`},
+		"bad fallback":  {"slurmRestApi: http://x\nslurmRestApiFallbacks: [http://y, z]", `slurmRestApiFallbacks[1] is "z", not a URL`},
+		"half a pair":   {"slurmRestApi: http://x\nslurmTLS: {certFile: /c}", "slurmTLS has one of certFile and keyFile"},
 		"no URL":        {"partition: p", `slurmRestApi is "", not a URL such as http://slurm-restapi.slurm:6820`},
 		"no scheme":     {"slurmRestApi: host:6820", `slurmRestApi is "host:6820", not a URL`},
 		"bad effect":    {"slurmRestApi: http://x\nmanagedNodeTaint: Maybe", `managedNodeTaint is "Maybe", not NoExecute, NoSchedule or None`},

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/slinky-hpc/slinky/internal/bridge/config"
 	"github.com/slinky-hpc/slinky/slurm"
 	"github.com/slinky-hpc/slinky/slurm/cache"
 	"github.com/slinky-hpc/slinky/slurm/rest"
@@ -32,13 +33,19 @@ func CredentialsFrom(keyFile, user string, getenv func(string) string) Credentia
 	return Credentials{KeyFile: keyFile, User: user, TokenFile: getenv("SLURM_JWT_FILE"), Token: getenv("SLURM_JWT")}
 }
 
-// Client returns a client of a slurmrestd.
-func Client(url string, c Credentials) (*rest.Client, error) {
-	tokens, err := c.tokens()
+// Observe is told of each call to Slurm when it ends.
+type Observe func(method string, took time.Duration, err error)
+
+// Client returns a client of the slurmrestd's in the configuration. observe may be nil.
+func Client(c config.Config, as Credentials, observe Observe) (*rest.Client, error) {
+	tokens, err := as.tokens()
 	if err != nil {
 		return nil, err
 	}
-	return rest.New(rest.Config{URL: url, Tokens: tokens})
+	return rest.New(rest.Config{
+		URL: c.SlurmRestAPI, Fallbacks: c.SlurmRestAPIFallbacks, Tokens: tokens,
+		CAFile: c.SlurmTLS.CAFile, CertFile: c.SlurmTLS.CertFile, KeyFile: c.SlurmTLS.KeyFile, Observe: observe,
+	})
 }
 
 func (c Credentials) tokens() (rest.TokenSource, error) {

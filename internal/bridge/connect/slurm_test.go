@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/slinky-hpc/slinky/internal/bridge/config"
 )
 
 func TestTokenFile(t *testing.T) {
@@ -34,7 +36,7 @@ func TestTokenFile(t *testing.T) {
 }
 
 func TestNoCredentials(t *testing.T) {
-	_, err := Client("http://x", CredentialsFrom("", "slurm", func(string) string { return "" }))
+	_, err := Client(config.Config{SlurmRestAPI: "http://x"}, CredentialsFrom("", "slurm", func(string) string { return "" }), nil)
 	if err == nil || !strings.Contains(err.Error(), "SLURM_JWT_FILE") {
 		t.Errorf("error %v doesn't say what to set", err)
 	}

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/slinky-hpc/slinky/internal/bridge/config"
@@ -33,7 +35,9 @@ type Options struct {
 	Kube        *restclient.Config
 	// MetricsAddress and ProbeAddress are where to listen; "0" for nowhere.
 	MetricsAddress, ProbeAddress string
-	LeaderElection               bool
+	// SecureMetrics serves metrics by HTTPS, to whom Kubernetes lets read them.
+	SecureMetrics  bool
+	LeaderElection bool
 	// LeaderNamespace holds the lease; by default the namespace that the process runs in.
 	LeaderNamespace         string
 	NodeWorkers, PodWorkers int
@@ -53,14 +57,14 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	slurm, err := connect.Client(o.Config.SlurmRestAPI, o.Credentials)
+	slurm, err := connect.Client(o.Config, o.Credentials, nil)
 	if err != nil {
 		return err
 	}
 	view := connect.LeanView(slurm, o.Log)
 	mgr, err := ctrl.NewManager(kube, ctrl.Options{
 		Logger:                        o.Log,
-		Metrics:                       metricsserver.Options{BindAddress: o.MetricsAddress},
+		Metrics:                       o.metrics(),
 		HealthProbeBindAddress:        o.ProbeAddress,
 		LeaderElection:                o.LeaderElection,
 		LeaderElectionID:              leaseName,
@@ -103,6 +107,15 @@ func nodePolicy(c config.Config, cluster string) mirror.Policy {
 		p.SinkAddress, p.SinkPort = sink.Addr().String(), int(sink.Port())
 	}
 	return p
+}
+
+func (o Options) metrics() metricsserver.Options {
+	out := metricsserver.Options{BindAddress: o.MetricsAddress}
+	if o.SecureMetrics {
+		out.SecureServing, out.FilterProvider = true, filters.WithAuthenticationAndAuthorization
+		out.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }}
+	}
+	return out
 }
 
 // follow runs the view of Slurm and tells the controllers of its changes. It

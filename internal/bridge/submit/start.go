@@ -40,6 +40,9 @@ type Options struct {
 	Workers     int
 	// Namespace is the bridge's, where the configuration names a ConfigMap with rules.
 	Namespace string
+	// Lead is closed when this process may act. One that stands by keeps its
+	// informers warm, and asks Slurm nothing.
+	Lead <-chan struct{}
 }
 
 // Start starts a submitter beside a scheduler and returns the plugin that it
@@ -62,7 +65,7 @@ func Start(ctx context.Context, h Handle, o Options) (*scheduler.Plugin, error) 
 		return nil, err
 	}
 	rules := policies.New(o.Config, o.Namespace, factory.Core().V1().Namespaces(), client)
-	slurm, err := connect.Client(o.Config.SlurmRestAPI, o.Credentials)
+	slurm, err := connect.Client(o.Config, o.Credentials, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -94,9 +97,16 @@ func Start(ctx context.Context, h Handle, o Options) (*scheduler.Plugin, error) 
 	})
 	context.AfterFunc(ctx, stop)
 	rules.Start(ctx.Done())
-	go view.Run(ctx)
 	go sources.Custom.Run(ctx)
-	go s.Run(ctx)
+	go func() {
+		select {
+		case <-o.Lead:
+		case <-ctx.Done():
+			return
+		}
+		go view.Run(ctx)
+		s.Run(ctx)
+	}()
 	return scheduler.New(table, writer{devices}), nil
 }
 
