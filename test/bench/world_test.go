@@ -117,11 +117,16 @@ type slurmWorld struct {
 	rest *rest.Client
 }
 
-// startSlurm starts a Slurm whose backfill looks at all that waits, as a cluster with long queues needs.
+// scheduling makes backfill look at all that waits, as a cluster with long queues
+// needs, and let calls through in between: by default it holds slurmctld's locks for two seconds.
+const scheduling = "bf_interval=5,sched_interval=1,sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_max_job_test=5000," +
+	"bf_max_time=60,bf_yield_interval=50000,bf_yield_sleep=50000"
+
+// startSlurm starts a Slurm with a second partition.
 func startSlurm(t *testing.T) *slurmWorld {
 	t.Helper()
 	c := slurmtest.Start(t, slurmtest.Options{
-		SchedulerParameters: "bf_interval=1,sched_interval=1,sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_max_job_test=5000,bf_max_time=60",
+		SchedulerParameters: scheduling,
 		Config:              []string{"NodeSet=ns_aside Feature=" + aside, "PartitionName=" + aside + " Nodes=ns_aside State=UP"},
 	})
 	s := &slurmWorld{Cluster: c, rest: c.Client(t, "root")}
