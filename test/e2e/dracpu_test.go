@@ -31,9 +31,20 @@ type cpus struct{ *box }
 // Two CPUs, and containers that come and go: at no time does a shared container run on
 // the CPU of a pinned one, whatever becomes of the driver.
 func TestExclusiveCPUs(t *testing.T) {
-	t.Parallel()
+	// Not beside other stories: it takes a CPU of the node from their containers.
 	c := cpus{open(t, "e2e-cpus")}
-	c.install()
+	c.install(driverNode, "minSharedCPUs: 1")
+	c.apply(`
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: one-cpu}
+spec:
+  spec:
+    devices:
+      requests:
+      - name: cpu
+        exactly: {deviceClassName: dra.cpu, capacity: {requests: {dra.cpu/cpu: "1"}}}
+`)
 	all := c.online()
 	if all.Len() < 2 {
 		t.Skipf("the node has one CPU (%s): nothing can be exclusive", all)
@@ -71,13 +82,13 @@ func TestExclusiveCPUs(t *testing.T) {
 	}
 }
 
-// install puts the driver on one node, with the chart and no CPU to spare but one.
-func (c cpus) install() {
+// install puts the driver on one node, with the chart and lines of its configuration.
+func (c cpus) install(node string, config ...string) {
 	c.t.Helper()
+	values := fmt.Sprintf("image: {tag: dev}\nnodeSelector: {kubernetes.io/hostname: %s}\ndriverConfig:\n  %s\n", node, strings.Join(config, "\n  "))
 	c.must("", "load", imageArchive(c.box, "dra-cpu"))
-	c.must("", "helm", "upgrade", "--install", "dra-driver-cpu", "../../charts/dra-driver-cpu", "--namespace", c.namespace,
-		"--set", "image.tag=dev", "--set", "nodeSelector.kubernetes\\.io/hostname="+driverNode, "--set", "driverConfig.minSharedCPUs=1",
-		"--wait", "--timeout="+patience.String())
+	c.must(values, "helm", "upgrade", "--install", "dra-driver-cpu", "../../charts/dra-driver-cpu", "--namespace", c.namespace,
+		"--values", "-", "--wait", "--timeout="+patience.String())
 	// The DeviceClass belongs to no namespace, so it doesn't go with the story's.
 	c.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -90,17 +101,6 @@ func (c cpus) install() {
 			c.t.Error(err)
 		}
 	})
-	c.apply(`
-apiVersion: resource.k8s.io/v1
-kind: ResourceClaimTemplate
-metadata: {name: one-cpu}
-spec:
-  spec:
-    devices:
-      requests:
-      - name: cpu
-        exactly: {deviceClassName: dra.cpu, capacity: {requests: {dra.cpu/cpu: "1"}}}
-`)
 }
 
 // device is what the driver offers: the node's one NUMA node, or the first of them.
