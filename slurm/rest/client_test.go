@@ -318,17 +318,20 @@ func TestRefusedBeforeSending(t *testing.T) {
 		return func() error { return c.CreateNode(ctx, n) }
 	}
 	cases := map[string]func() error{
-		"many nodes":            func() error { return c.DeleteNode(ctx, "n[1-100]") },
-		"all nodes":             func() error { return c.DeleteNode(ctx, "all") },
-		"another URL":           func() error { return c.DeleteNode(ctx, "../job/1") },
-		"no name":               func() error { return c.UpdateNode(ctx, "", slurm.NodeUpdate{}) },
-		"name address":          node(func(n *slurm.NodeCreate) { n.Address = "x1.example" }),
-		"no address":            node(func(n *slurm.NodeCreate) { n.Address = "" }),
-		"quotes":                node(func(n *slurm.NodeCreate) { n.GRES = `gpu:1" State="CLOUD` }),
-		"line break":            node(func(n *slurm.NodeCreate) { n.Topology = "a\nPartitionName=p" }),
-		"feature with a comma":  node(func(n *slurm.NodeCreate) { n.Features = []string{"a,b"} }),
-		"not external":          func() error { _, err := c.AllocateNow(ctx, slurm.JobRequest{}); return err },
-		"another's allocation":  func() error { _, err := c.AllocateNow(ctx, slurm.JobRequest{External: true, UserID: "alice"}); return err },
+		"many nodes":           func() error { return c.DeleteNode(ctx, "n[1-100]") },
+		"all nodes":            func() error { return c.DeleteNode(ctx, "all") },
+		"another URL":          func() error { return c.DeleteNode(ctx, "../job/1") },
+		"no name":              func() error { return c.UpdateNode(ctx, "", slurm.NodeUpdate{}) },
+		"name address":         node(func(n *slurm.NodeCreate) { n.Address = "x1.example" }),
+		"no address":           node(func(n *slurm.NodeCreate) { n.Address = "" }),
+		"quotes":               node(func(n *slurm.NodeCreate) { n.GRES = `gpu:1" State="CLOUD` }),
+		"line break":           node(func(n *slurm.NodeCreate) { n.Topology = "a\nPartitionName=p" }),
+		"feature with a comma": node(func(n *slurm.NodeCreate) { n.Features = []string{"a,b"} }),
+		"not external":         func() error { _, err := c.AllocateNow(ctx, slurm.JobRequest{}); return err },
+		"another's allocation": func() error {
+			_, err := c.AllocateNow(ctx, slurm.JobRequest{External: true, UserID: "alice"})
+			return err
+		},
 		"allocation of scripts": func() error { _, err := c.AllocateNow(ctx, slurm.JobRequest{External: true, Script: "#!"}); return err },
 	}
 	for name, call := range cases {

@@ -51,7 +51,6 @@ type users struct {
 	runs     map[types.UID]*run
 	mistakes []string
 	created  map[types.UID]string
-	working  sync.WaitGroup
 }
 
 func newUsers(w *world, total int, seed uint64) *users {
