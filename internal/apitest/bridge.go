@@ -16,7 +16,7 @@ func (s *Server) InstallBridge(t testing.TB) SchedulerConfig {
 	s.Namespace(t, "slinky")
 	s.Apply(t, "config", "rbac", "bridge", "role.yaml")
 	s.Apply(t, "config", "rbac", "bridge-scheduler", "role.yaml")
-	s.ApplyKinds(t, []string{"ServiceAccount", "ClusterRoleBinding", "RoleBinding"}, chart...)
+	s.ApplyKinds(t, []string{"ConfigMap", "ServiceAccount", "ClusterRoleBinding", "RoleBinding"}, chart...)
 	for _, o := range s.Manifests(t, chart...) {
 		if text, ok, _ := unstructured.NestedString(o.Object, "data", "scheduler-config.yaml"); ok {
 			return SchedulerConfig(text)
