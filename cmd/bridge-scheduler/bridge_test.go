@@ -30,6 +30,7 @@ func TestBridge(t *testing.T) {
 		{"a pod is placed and its end ends the job", w.podIsPlaced},
 		{"a deleted pod keeps its job until it is gone", w.deletedPodKeepsJob},
 		{"a cancelled job deletes its pod", w.cancelledJobDeletesPod},
+		{"what they do is counted", w.isCounted},
 		{"a gang starts together", w.gangStartsTogether},
 		{"the examples", func(t *testing.T) {
 			w.examples(t, "pod.yaml", "single")

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +30,7 @@ import (
 	"github.com/slinky-hpc/slinky/internal/bridge/config"
 	"github.com/slinky-hpc/slinky/internal/bridge/connect"
 	"github.com/slinky-hpc/slinky/internal/bridge/controller"
+	"github.com/slinky-hpc/slinky/internal/bridge/metrics"
 	"github.com/slinky-hpc/slinky/internal/bridge/scheduler"
 	"github.com/slinky-hpc/slinky/slurm"
 	"github.com/slinky-hpc/slinky/slurm/rest"
@@ -58,6 +60,8 @@ type world struct {
 	// patience is how long to wait for what must come.
 	patience time.Duration
 	running  sync.WaitGroup
+	// What the programs have counted since they started last.
+	schedulerCounts, controllerCounts *prometheus.Registry
 }
 
 func newWorld(t *testing.T) *world { return newWorldOn(t, slurmtest.Options{}) }
@@ -111,10 +115,13 @@ func (w *world) stop() {
 }
 
 func (w *world) startControllers(ctx context.Context) {
+	w.controllerCounts = prometheus.NewRegistry()
+	register := metrics.In(w.controllerCounts)
 	w.running.Go(func() {
 		err := controller.Run(ctx, controller.Options{
 			Config: w.settings, Credentials: connect.Credentials{KeyFile: w.keyFile, User: "slurm"}, Kube: w.controllers,
 			MetricsAddress: "0", ProbeAddress: "0", NodeWorkers: 4, PodWorkers: 4, Log: klog.Background(),
+			Register: register,
 		})
 		if err != nil {
 			w.t.Errorf("controllers: %v", err)
@@ -134,6 +141,8 @@ func (w *world) startScheduler(ctx context.Context) {
 	w.write(dir, "bridge.yaml", string(bridge))
 	w.write(dir, "scheduler.yaml", w.profile.With(w.t, filepath.Join(dir, "kubeconfig"), "leaderElect: false"))
 	f := flags{config: filepath.Join(dir, "bridge.yaml"), keyFile: w.keyFile, user: "slurm", namespace: "slinky", workers: 4}
+	w.schedulerCounts = prometheus.NewRegistry()
+	f.register = metrics.In(w.schedulerCounts)
 	lead := make(chan struct{})
 	o := options.NewOptions()
 	o.ConfigFile = filepath.Join(dir, "scheduler.yaml")

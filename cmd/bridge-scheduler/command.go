@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	apiserver "k8s.io/apiserver/pkg/server"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/component-base/featuregate"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/component-base/version/verflag"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
@@ -28,6 +30,8 @@ type flags struct {
 	// namespace is the bridge's own.
 	namespace string
 	workers   int
+	// register takes what is counted.
+	register func(...prometheus.Collector) error
 }
 
 func (f *flags) set() *pflag.FlagSet {
@@ -44,7 +48,7 @@ func (f *flags) set() *pflag.FlagSet {
 // newCommand returns a command with all of kube-scheduler's flags and the bridge's.
 // It is not kube-scheduler's own command because that one doesn't tell when it leads.
 func newCommand(getenv func(string) string) *cobra.Command {
-	var f flags
+	f := flags{register: func(all ...prometheus.Collector) error { legacyregistry.RawMustRegister(all...); return nil }}
 	opts := options.NewOptions()
 	cmd := &cobra.Command{
 		Use:               "bridge-scheduler",

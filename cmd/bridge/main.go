@@ -14,10 +14,12 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/slinky-hpc/slinky/internal/bridge/config"
 	"github.com/slinky-hpc/slinky/internal/bridge/connect"
 	"github.com/slinky-hpc/slinky/internal/bridge/controller"
+	bridgemetrics "github.com/slinky-hpc/slinky/internal/bridge/metrics"
 )
 
 func main() {
@@ -60,5 +62,6 @@ func run(args []string, getenv func(string) string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	o.Register = bridgemetrics.In(metrics.Registry)
 	return controller.Run(ctx, o)
 }

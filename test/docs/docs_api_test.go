@@ -167,7 +167,7 @@ func apply(t *testing.T, admin client.Client, at, text string) {
 
 // foreign are the groups whose kinds others define; here each takes anything.
 func foreign() []string {
-	return []string{"keda.sh", "monitoring.coreos.com", "cert-manager.io", "jobset.x-k8s.io", "leaderworkerset.x-k8s.io", "kueue.x-k8s.io", "batch.volcano.sh", "kubeflow.org", "ray.io"}
+	return []string{"keda.sh", "monitoring.coreos.com", "cert-manager.io", "jobset.x-k8s.io", "leaderworkerset.x-k8s.io", "kueue.x-k8s.io", "batch.volcano.sh", "kubeflow.org", "ray.io", "scheduling.x-k8s.io"}
 }
 
 // prepare makes what a manifest needs: its namespace, and its kind if that is another project's.

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/slinky-hpc/slinky/internal/bridge/jobs"
+	"github.com/slinky-hpc/slinky/internal/bridge/metrics"
 	"github.com/slinky-hpc/slinky/internal/plan/device"
 	"github.com/slinky-hpc/slinky/internal/plan/mirror"
 	"github.com/slinky-hpc/slinky/internal/plan/placement"
@@ -71,6 +72,7 @@ type Config struct {
 	Client client.Client
 	Live   client.Reader
 	Events Events
+	Ends   *metrics.Ends
 	// NodeWorkers and PodWorkers are how many nodes, and pods and jobs, are handled at once.
 	NodeWorkers, PodWorkers int
 }

@@ -95,13 +95,15 @@ func (b *Bridge) cancel(ctx context.Context, j slurm.Job, o workload.Outcome) er
 		}
 	}
 	log.FromContext(ctx).Info("Cancel a Slurm job whose pods are gone", "job", j.ID, "pods", o.String())
-	if err := b.Slurm.CancelJobs(ctx, j.ID); err != nil {
+	err := b.Slurm.CancelJobs(ctx, j.ID)
+	b.Ends.Job(err)
+	if err != nil {
 		return fmt.Errorf("cancel Slurm job %d, whose pods are gone: %w", j.ID, err)
 	}
 	if ran && o.ExitCode != 0 {
 		b.exits.AddAfter(exit{id: j.ID, code: uint8(min(o.ExitCode, 255))}, 0)
 	}
-	_, err := b.View.RefreshJob(ctx, j.ID)
+	_, err = b.View.RefreshJob(ctx, j.ID)
 	return err
 }
 

@@ -211,6 +211,7 @@ func (r *podReaper) evict(ctx context.Context, pod *corev1.Pod, reason, why stri
 	if err := r.disrupt(ctx, pod, reason, why); err != nil {
 		return err
 	}
+	r.Ends.Pod(reason)
 	r.Events.Eventf(pod, nil, corev1.EventTypeWarning, reason, "Deleting", "%s: the pod is deleted", why)
 	for _, o := range above(pod) {
 		r.Events.Eventf(o, nil, corev1.EventTypeWarning, reason, "Deleting", "%s: its pods are deleted", why)

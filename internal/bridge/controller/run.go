@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
@@ -21,6 +22,7 @@ import (
 	"github.com/slinky-hpc/slinky/internal/bridge/config"
 	"github.com/slinky-hpc/slinky/internal/bridge/connect"
 	"github.com/slinky-hpc/slinky/internal/bridge/jobs"
+	"github.com/slinky-hpc/slinky/internal/bridge/metrics"
 	"github.com/slinky-hpc/slinky/internal/plan/mirror"
 	"github.com/slinky-hpc/slinky/slurm/cache"
 )
@@ -42,6 +44,8 @@ type Options struct {
 	LeaderNamespace         string
 	NodeWorkers, PodWorkers int
 	Log                     logr.Logger
+	// Register takes what is counted.
+	Register func(...prometheus.Collector) error
 }
 
 // Run runs the controllers until the context ends.
@@ -57,7 +61,11 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	slurm, err := connect.Client(o.Config, o.Credentials, nil)
+	calls, ends := metrics.NewCalls(), metrics.NewEnds()
+	if err := o.Register(calls, ends); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	slurm, err := connect.Client(o.Config, o.Credentials, calls.Observe)
 	if err != nil {
 		return err
 	}
@@ -79,7 +87,7 @@ func Run(ctx context.Context, o Options) error {
 	b, err := Add(ctx, mgr, Config{
 		SchedulerName: o.Config.SchedulerName, Nodes: nodePolicy(o.Config, cluster), Drivers: o.Config.Drivers(),
 		Slurm: slurm, View: view, Index: jobs.NewIndex(cluster),
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("slurm-bridge"),
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("slurm-bridge"), Ends: ends,
 		NodeWorkers: o.NodeWorkers, PodWorkers: o.PodWorkers,
 	})
 	if err != nil {

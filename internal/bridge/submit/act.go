@@ -110,9 +110,11 @@ func (s *Submitter) submit(ctx context.Context, o workload.Observed, pods []*cor
 		klog.FromContext(ctx).Info("Slurm refuses a heterogeneous job; ask for the greatest need on all nodes", "workload", key.String(), "why", err.Error())
 		id, reqs, err = s.askAlike(ctx, o.Group, append(slices.Clone(pods), o.Group.Reserved...), err)
 	}
+	s.Counts.Asked(err)
 	if err != nil {
 		return s.refused(ctx, key, pods, err)
 	}
+	s.Counts.Taken(s.Now().Sub(pods[0].CreationTimestamp.Time))
 	klog.FromContext(ctx).Info("Slurm took the job", "workload", key.String(), "job", id, "pods", workload.Names(pods))
 	s.warnIgnored(o.Group, pods[0])
 	if err := s.refresh(ctx, id); err != nil {

@@ -103,6 +103,7 @@ func (s *Submitter) give(ctx context.Context, pod *corev1.Pod, a scheduler.Alloc
 		}
 	}
 	s.Activate(pod)
+	s.Counts.Placed(s.Now().Sub(pod.CreationTimestamp.Time))
 	return s.allocated(ctx, pod, a)
 }
 

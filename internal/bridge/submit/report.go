@@ -51,6 +51,22 @@ func (s *Submitter) lastTold(pod *corev1.Pod) told {
 	return told{}
 }
 
+// Waiting counts the pods that wait, by the reason that they were told.
+func (s *Submitter) Waiting() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[string]int{}
+	for _, t := range s.told {
+		if t.reason != "" {
+			out[t.reason]++
+		}
+	}
+	return out
+}
+
+// Placed is how many pods have a node from Slurm and are not bound yet.
+func (s *Submitter) Placed() int { return s.Table.Len() }
+
 func (s *Submitter) setTold(pod *corev1.Pod, t told) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

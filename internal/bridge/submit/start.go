@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
@@ -19,6 +20,7 @@ import (
 	"github.com/slinky-hpc/slinky/internal/bridge/config"
 	"github.com/slinky-hpc/slinky/internal/bridge/connect"
 	"github.com/slinky-hpc/slinky/internal/bridge/jobs"
+	"github.com/slinky-hpc/slinky/internal/bridge/metrics"
 	"github.com/slinky-hpc/slinky/internal/bridge/policies"
 	"github.com/slinky-hpc/slinky/internal/bridge/scheduler"
 	"github.com/slinky-hpc/slinky/internal/plan/workload"
@@ -43,6 +45,8 @@ type Options struct {
 	// Lead is closed when this process may act. One that stands by keeps its
 	// informers warm, and asks Slurm nothing.
 	Lead <-chan struct{}
+	// Register takes what is counted.
+	Register func(...prometheus.Collector) error
 }
 
 // Start starts a submitter beside a scheduler and returns the plugin that it
@@ -65,7 +69,8 @@ func Start(ctx context.Context, h Handle, o Options) (*scheduler.Plugin, error) 
 		return nil, err
 	}
 	rules := policies.New(o.Config, o.Namespace, factory.Core().V1().Namespaces(), client)
-	slurm, err := connect.Client(o.Config, o.Credentials, nil)
+	calls, counts := metrics.NewCalls(), metrics.NewSubmissions()
+	slurm, err := connect.Client(o.Config, o.Credentials, calls.Observe)
 	if err != nil {
 		return nil, err
 	}
@@ -80,10 +85,14 @@ func Start(ctx context.Context, h Handle, o Options) (*scheduler.Plugin, error) 
 		Policy: workload.Policy{Cluster: cluster, Partition: o.Config.Partition, MCSLabel: o.Config.MCSLabel},
 		Slurm:  slurm, View: view, Index: jobs.NewIndex(cluster), Table: table, Client: client, Devices: devices,
 		Events: h.EventRecorder(), Sources: sources, Rules: rules, Workers: o.Workers, Now: time.Now,
-		Activate: activator(ctx, h),
+		Activate: activator(ctx, h), Counts: counts,
 	})
 	if err != nil {
 		return nil, err
+	}
+	counts.SetState(state{s, view})
+	if err := o.Register(calls, counts); err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	stop := view.Subscribe(func(e cache.Event) {
 		switch {
@@ -109,6 +118,15 @@ func Start(ctx context.Context, h Handle, o Options) (*scheduler.Plugin, error) 
 	}()
 	return scheduler.New(table, writer{devices}), nil
 }
+
+// state is what there is now, for who counts it.
+type state struct {
+	*Submitter
+	view *cache.Cache
+}
+
+// Age returns how old what is known of Slurm is.
+func (s state) Age() time.Duration { return s.view.Age() }
 
 // activator returns what makes the scheduler look at pods that it holds.
 func activator(ctx context.Context, h Handle) func(...*corev1.Pod) {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/slinky-hpc/slinky/internal/bridge/jobs"
+	"github.com/slinky-hpc/slinky/internal/bridge/metrics"
 	"github.com/slinky-hpc/slinky/internal/bridge/scheduler"
 	"github.com/slinky-hpc/slinky/internal/plan/workload"
 	"github.com/slinky-hpc/slinky/slurm"
@@ -76,6 +77,8 @@ type Config struct {
 	// Workers is how many workloads are handled at once; slurmrestd serves few calls at a time.
 	Workers int
 	Now     func() time.Time
+	// Counts takes what is counted; nil for nobody.
+	Counts *metrics.Submissions
 }
 
 // Submitter makes and follows the Slurm jobs of pods. Make it with New.
@@ -101,6 +104,9 @@ type Submitter struct {
 
 // New returns a submitter that has the informers' events from now on. Start it with Run.
 func New(c Config) (*Submitter, error) {
+	if c.Counts == nil {
+		c.Counts = metrics.NewSubmissions()
+	}
 	s := &Submitter{
 		Config: c,
 		// The factory starts the informers that it was asked for by then, so this can't wait until Run.
