@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/slinky-hpc/slinky/internal/bridge/config"
 	"github.com/slinky-hpc/slinky/test/bench/measure"
 )
@@ -24,6 +27,7 @@ func TestBridgeTable(t *testing.T) {
 	if os.Getenv(binaries) == "" {
 		t.Skip("it takes minutes: run `make bench`")
 	}
+	log.SetLogger(logr.Discard()) // controller-runtime complains without one
 	w := newWorld(t)
 	t.Cleanup(func() { fmt.Printf("\n%s\n", w.table) })
 	t.Run("stock scheduler", w.stockAlone)

@@ -156,14 +156,12 @@ func Add(ctx context.Context, mgr manager.Manager, c Config) (*Bridge, error) {
 
 // JobChanged tells of a job that is new, changed or gone in Slurm.
 func (b *Bridge) JobChanged(ctx context.Context, id uint32) {
-	j, known := b.View.Job(id)
+	before, _ := b.Index.Get(id)
+	j, known := b.Index.Follow(b.View, id)
 	if !known {
-		b.Index.Drop(id)
 		return
 	}
-	before, _ := b.Index.Get(id)
 	mark, ours := workload.Owned(j, b.Index.Cluster())
-	b.Index.Put(j)
 	c, named := workload.ParseComment(j)
 	if !named || c.Mark != nil && !ours {
 		return

@@ -160,11 +160,7 @@ func (b *Bridge) reread(ctx context.Context, id uint32) error {
 	if _, err := b.View.RefreshJob(ctx, id); err != nil {
 		return fmt.Errorf("read Slurm job %d: %w", id, err)
 	}
-	if now, known := b.View.Job(id); known {
-		b.Index.Put(now)
-	} else {
-		b.Index.Drop(id)
-	}
+	b.Index.Follow(b.View, id)
 	return nil
 }
 
@@ -176,7 +172,7 @@ func (b *Bridge) catchUp() {
 		return
 	}
 	for _, j := range b.View.Jobs() {
-		b.Index.Put(j)
+		b.Index.Follow(b.View, j.ID)
 	}
 	b.indexed.Store(generation)
 }

@@ -35,9 +35,33 @@ func (x *Index) Cluster() string { return x.cluster }
 // Put adds or replaces a job. It returns false for a job of somebody else, which
 // then isn't in the index, whatever had its id before.
 func (x *Index) Put(j slurm.Job) bool {
-	mark, ours := workload.Owned(j, x.cluster)
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	return x.put(j)
+}
+
+// View is where the index has its jobs from.
+type View interface {
+	Job(id uint32) (slurm.Job, bool)
+}
+
+// Follow makes the index have a job as the view has it now, and returns the job,
+// false if the view has none. Whoever read the view first and put the job into the
+// index then could undo what another has put there meanwhile, and nobody would tell.
+func (x *Index) Follow(v View, id uint32) (slurm.Job, bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	j, known := v.Job(id)
+	if known {
+		x.put(j)
+	} else {
+		x.drop(id)
+	}
+	return j, known
+}
+
+func (x *Index) put(j slurm.Job) bool {
+	mark, ours := workload.Owned(j, x.cluster)
 	x.drop(j.ID)
 	if !ours {
 		return false

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -78,5 +79,42 @@ func TestPendingCountsThoseInTheWay(t *testing.T) {
 		if got := x.Pending("p"); got != 0 {
 			t.Errorf("%q: %d in the way once it is gone", reason, got)
 		}
+	}
+}
+
+// changing is a view whose job ends while somebody reads it.
+type changing struct {
+	mu  sync.Mutex
+	job slurm.Job
+	// reading, if set, runs once after a job was read and before it is returned.
+	reading func()
+}
+
+func (c *changing) Job(uint32) (slurm.Job, bool) {
+	c.mu.Lock()
+	j, reading := c.job, c.reading
+	c.reading = nil
+	c.mu.Unlock()
+	if reading != nil {
+		reading()
+	}
+	return j, true
+}
+
+// TestFollowKeepsTheNewest: a reader that is slow doesn't bring an old state of a job back.
+func TestFollowKeepsTheNewest(t *testing.T) {
+	x := NewIndex("c1")
+	view := &changing{job: job(1, "s1", slurm.JobRunning, "c1", "a")}
+	var quick sync.WaitGroup
+	view.reading = func() {
+		view.mu.Lock()
+		view.job = job(1, "s1", slurm.JobCancelled, "c1", "a")
+		view.mu.Unlock()
+		quick.Go(func() { x.Follow(view, 1) })
+	}
+	x.Follow(view, 1)
+	quick.Wait()
+	if j, _ := x.Get(1); !j.States.Has(slurm.JobCancelled) {
+		t.Errorf("the index has the job as %s", j.States)
 	}
 }

@@ -172,12 +172,7 @@ func (s *Submitter) one(ctx context.Context) bool {
 // JobChanged tells of a job that is new, changed or gone in Slurm.
 func (s *Submitter) JobChanged(id uint32) {
 	before, _ := s.Index.Get(id)
-	now, known := s.View.Job(id)
-	if known {
-		s.Index.Put(now)
-	} else {
-		s.Index.Drop(id)
-	}
+	now, _ := s.Index.Follow(s.View, id)
 	for _, j := range []slurm.Job{before, now} {
 		if mark, ok := workload.Owned(j, s.Index.Cluster()); ok {
 			s.enqueueMark(j, mark)
@@ -240,7 +235,7 @@ func (s *Submitter) unsure(key workload.Key) time.Duration {
 	if s.indexed < needed {
 		// The view tells of its changes a moment after it has them.
 		for _, j := range s.View.Jobs() {
-			s.Index.Put(j)
+			s.Index.Follow(s.View, j.ID)
 		}
 		s.indexed = generation
 	}
