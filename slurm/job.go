@@ -91,15 +91,23 @@ type JobRequest struct {
 	MinimumNodes, MaximumNodes uint32
 	Tasks, TasksPerNode        uint32
 	CPUsPerTask                uint32
+	// MinimumCPUs is the least number of CPUs of the whole job. A change of Tasks must
+	// bring it along: by itself Slurm then counts one CPU for each task.
+	MinimumCPUs uint32
 	// MemoryPerNode is in MiB. Unset and 0 both mean all memory of the node to Slurm.
 	MemoryPerNode Number
-	// TRESPerNode is a TRES expression such as "gres/gpu:h100:2".
-	TRESPerNode string
+	// MemoryPerCPU, in MiB, goes without MemoryPerNode: the memory then follows the tasks.
+	MemoryPerCPU Number
+	// TRESPerNode and TRESPerTask are TRES expressions such as "gres/gpu:h100:2".
+	TRESPerNode, TRESPerTask string
+	// FewestNodes asks for as few nodes as the tasks need; otherwise Slurm takes as many as it may.
+	FewestNodes bool
 	// TimeLimit is in minutes.
 	TimeLimit Number
 	Priority  Number
 	Deadline  time.Time
 
+	// ExcludedNodes of a job that waits are cleared by one empty name.
 	RequiredNodes, ExcludedNodes []string
 	// Exclusive asks for whole nodes.
 	Exclusive bool

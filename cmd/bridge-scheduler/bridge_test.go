@@ -39,6 +39,9 @@ func TestBridge(t *testing.T) {
 			w.examples(t, "gang-job.yaml")
 		}},
 		{"two gangs on three nodes", w.twoGangs},
+		{"a gang shares a node", w.gangSharesNode},
+		{"a gang of large and small pods beside a native job", w.mixedGangBesideNative},
+		{"pods beside a native job", w.podsBesideNative},
 		{"a full cluster queues in Slurm", w.fullClusterQueues},
 		{"a pod deleted while its job waits", w.deletedWhileQueued},
 		{"bad annotations are refused", w.badAnnotations},
@@ -212,10 +215,15 @@ func (w *world) cancelledJobDeletesPod(t *testing.T) {
 }
 
 // gang creates a PodGroup of size members that start together.
-func (w *world) gang(t *testing.T, name string, size int32) {
+// Annotations come in pairs.
+func (w *world) gang(t *testing.T, name string, size int32, annotations ...string) {
 	t.Helper()
+	meta := metav1.ObjectMeta{Name: name, Annotations: map[string]string{}}
+	for i := 0; i < len(annotations); i += 2 {
+		meta.Annotations[annotations[i]] = annotations[i+1]
+	}
 	_, err := w.kube.SchedulingV1beta1().PodGroups(namespace).Create(t.Context(), &schedulingv1beta1.PodGroup{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
+		ObjectMeta: meta,
 		Spec: schedulingv1beta1.PodGroupSpec{SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{
 			Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: size},
 		}},

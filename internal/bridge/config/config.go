@@ -35,6 +35,9 @@ type Config struct {
 	Partition string `json:"partition"`
 	// MCSLabel is put on every job.
 	MCSLabel string `json:"mcsLabel"`
+	// ShareNodes lets jobs share nodes where no annotation says otherwise. The default
+	// is a whole node for each pod, as published.
+	ShareNodes bool `json:"shareNodes"`
 	// ManagedNamespaces are adopted by admission; the selector replaces the list where it is set.
 	ManagedNamespaces        []string              `json:"managedNamespaces"`
 	ManagedNamespaceSelector *metav1.LabelSelector `json:"managedNamespaceSelector"`

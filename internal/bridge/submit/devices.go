@@ -22,19 +22,17 @@ type Devices interface {
 	Lacks(node string, cpus int) string
 }
 
-// markLacking notes the nodes whose CPU driver can't serve the pods. What other drivers
+// served leaves out the nodes whose CPU driver can't serve the pods. What other drivers
 // have Slurm knows, by the resources that nodes are registered with.
-func (s *Submitter) markLacking(pods []*corev1.Pod, nodes []workload.NodeFacts) {
+func (s *Submitter) served(f workload.Feasibility, pods []*corev1.Pod) workload.Feasibility {
 	most := 0
 	for _, pod := range pods {
 		most = max(most, device.CPUsOf(pod))
 	}
 	if s.Devices == nil || most == 0 {
-		return
+		return f
 	}
-	for i := range nodes {
-		nodes[i].Lacks = s.Devices.Lacks(nodes[i].Node.Name, most)
-	}
+	return f.Without(func(n *workload.NodeFacts) string { return s.Devices.Lacks(n.Node.Name, most) })
 }
 
 // stale tells why a job is of no use although it runs: it was given devices by numbers

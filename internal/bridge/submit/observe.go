@@ -4,19 +4,18 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	batchinformers "k8s.io/client-go/informers/batch/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
+	storageinformers "k8s.io/client-go/informers/storage/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/component-helpers/resource"
 
-	"github.com/slinky-hpc/slinky/internal/plan/placement"
 	"github.com/slinky-hpc/slinky/internal/plan/workload"
 )
 
@@ -25,6 +24,11 @@ type Sources struct {
 	Pods  coreinformers.PodInformer
 	Nodes coreinformers.NodeInformer
 	Jobs  batchinformers.JobInformer
+	// Namespaces, Claims, Volumes and Classes tell where pods may run beside others, and near their volumes.
+	Namespaces coreinformers.NamespaceInformer
+	Claims     coreinformers.PersistentVolumeClaimInformer
+	Volumes    coreinformers.PersistentVolumeInformer
+	Classes    storageinformers.StorageClassInformer
 	// Custom reads the kinds that the API server may not have.
 	Custom *Custom
 	// Owners reads the metadata of owners that are not Jobs.
@@ -40,6 +44,7 @@ type Owners interface {
 func (s Sources) synced() []cache.InformerSynced {
 	return []cache.InformerSynced{
 		s.Pods.Informer().HasSynced, s.Nodes.Informer().HasSynced, s.Jobs.Informer().HasSynced,
+		s.Namespaces.Informer().HasSynced, s.Claims.Informer().HasSynced, s.Volumes.Informer().HasSynced, s.Classes.Informer().HasSynced,
 	}
 }
 
@@ -49,9 +54,16 @@ const (
 	indexSpeaker = "slinky-pods-by-speaker"
 	// indexForeign finds the pods on a node that the bridge didn't place.
 	indexForeign = "slinky-foreign-pods-by-node"
+	// indexAverse finds the pods that keep others away.
+	indexAverse = "slinky-averse"
 )
 
 func (s *Submitter) ours(pod *corev1.Pod) bool { return pod.Spec.SchedulerName == s.SchedulerName }
+
+// foreign tells whether a pod takes something of a node that no job covers.
+func (s *Submitter) foreign(pod *corev1.Pod) bool {
+	return !s.ours(pod) && pod.Spec.NodeName != "" && !workload.Terminal(pod)
+}
 
 // watch adds the indexes and event handlers to the informers.
 func (s *Submitter) watch() error {
@@ -70,8 +82,14 @@ func (s *Submitter) watch() error {
 		},
 		indexPlaced: s.placedOn,
 		indexForeign: func(obj any) ([]string, error) {
-			if pod, ok := obj.(*corev1.Pod); ok && !s.ours(pod) && pod.Spec.NodeName != "" {
+			if pod, ok := obj.(*corev1.Pod); ok && s.foreign(pod) {
 				return []string{pod.Spec.NodeName}, nil
+			}
+			return nil, nil
+		},
+		indexAverse: func(obj any) ([]string, error) {
+			if pod, ok := obj.(*corev1.Pod); ok && workload.Averse(pod) && !workload.Terminal(pod) {
+				return []string{""}, nil
 			}
 			return nil, nil
 		},
@@ -86,8 +104,13 @@ func (s *Submitter) watch() error {
 		{s.Sources.Pods.Informer(), s.podHandler()},
 		{s.Sources.Jobs.Informer(), cache.ResourceEventHandlerFuncs{UpdateFunc: s.jobOwnerChanged}},
 		{s.Sources.Nodes.Informer(), cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(any) { s.retryBlocked() },
+			AddFunc:    func(any) { s.nodesChanged() },
 			UpdateFunc: s.nodeChanged,
+			DeleteFunc: func(any) { s.nodesChanged() },
+		}},
+		{s.Sources.Claims.Informer(), cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(any) { s.retryBlocked() },
+			UpdateFunc: s.claimChanged,
 		}},
 	}
 	if c := s.Sources.Custom; c != nil {
@@ -108,23 +131,33 @@ func (s *Submitter) watch() error {
 
 func (s *Submitter) podHandler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { s.podChanged(obj) },
-		UpdateFunc: func(_, obj any) { s.podChanged(obj) },
+		AddFunc:    func(obj any) { s.podChanged(nil, obj) },
+		UpdateFunc: func(before, obj any) { s.podChanged(before, obj) },
 		DeleteFunc: func(obj any) {
 			if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 				obj = last.Obj
 			}
-			if pod, ok := obj.(*corev1.Pod); ok && s.ours(pod) {
+			pod, ok := obj.(*corev1.Pod)
+			switch {
+			case ok && s.ours(pod):
 				s.forget(pod.UID)
 				s.queue.Add(s.Kinds.KeyOf(pod))
+			case ok && s.foreign(pod):
+				s.nodesChanged()
 			}
 		},
 	}
 }
 
-func (s *Submitter) podChanged(obj any) {
+func (s *Submitter) podChanged(before, obj any) {
 	pod, ok := obj.(*corev1.Pod)
-	if !ok || !s.ours(pod) {
+	if !ok {
+		return
+	}
+	if !s.ours(pod) {
+		if was, ok := before.(*corev1.Pod); s.foreign(pod) != (ok && s.foreign(was)) {
+			s.nodesChanged()
+		}
 		return
 	}
 	key := s.Kinds.KeyOf(pod)
@@ -198,40 +231,25 @@ func (s *Submitter) enqueueKind(kind workload.Kind) {
 func (s *Submitter) nodeChanged(before, now any) {
 	b, ok1 := before.(*corev1.Node)
 	n, ok2 := now.(*corev1.Node)
-	if ok1 && ok2 && maps.Equal(b.Labels, n.Labels) && len(b.Spec.Taints) == len(n.Spec.Taints) &&
+	if ok1 && ok2 && maps.Equal(b.Labels, n.Labels) && slices.EqualFunc(b.Spec.Taints, n.Spec.Taints, taintEqual) &&
 		maps.EqualFunc(b.Status.Allocatable, n.Status.Allocatable, resourceEqual) {
 		return
 	}
-	s.retryBlocked()
+	s.nodesChanged()
 }
+
+func (s *Submitter) claimChanged(before, now any) {
+	b, ok1 := before.(*corev1.PersistentVolumeClaim)
+	c, ok2 := now.(*corev1.PersistentVolumeClaim)
+	if ok1 && ok2 && b.Spec.VolumeName != c.Spec.VolumeName {
+		s.retryBlocked()
+	}
+}
+
+func taintEqual(a, b corev1.Taint) bool { return a.MatchTaint(&b) && a.Value == b.Value }
 
 func indexKey(k workload.Key) string {
 	return string(k.Kind) + "/" + k.Namespace + "/" + k.Name + "/" + string(k.UID)
-}
-
-// nodes returns all Kubernetes nodes with what others than Slurm's jobs take of them.
-func (s *Submitter) nodes() ([]workload.NodeFacts, map[string]string, error) {
-	list, err := s.Sources.Nodes.Lister().List(labels.Everything())
-	if err != nil {
-		return nil, nil, fmt.Errorf("list nodes: %w", err)
-	}
-	facts := make([]workload.NodeFacts, 0, len(list))
-	for _, n := range list {
-		pods, err := s.Sources.Pods.Informer().GetIndexer().ByIndex(indexForeign, n.Name)
-		if err != nil {
-			return nil, nil, fmt.Errorf("list pods of node %s: %w", n.Name, err)
-		}
-		used := corev1.ResourceList{}
-		for _, obj := range pods {
-			for name, q := range resource.PodRequests(obj.(*corev1.Pod), resource.PodResourcesOptions{}) {
-				sum := used[name]
-				sum.Add(q)
-				used[name] = sum
-			}
-		}
-		facts = append(facts, workload.NodeFacts{Node: n, SlurmName: placement.SlurmName(n), Used: used})
-	}
-	return facts, placement.Names(list), nil
 }
 
 func resourceEqual(a, b apiresource.Quantity) bool { return a.Cmp(b) == 0 }

@@ -28,11 +28,11 @@ func (s *Submitter) place(ctx context.Context, key workload.Key, step workload.S
 	if err != nil {
 		return 0, err
 	}
-	_, kube, err := s.nodes()
+	nodes, err := s.nodes()
 	if err != nil {
 		return 0, err
 	}
-	placed, err := placement.Place(step.Mark, layout.Nodes, placement.Cluster{Names: kube, Threads: s.threads()})
+	placed, err := placement.Place(step.Mark, layout.Nodes, nodes.Cluster)
 	if err != nil {
 		text := fmt.Sprintf("Slurm job %d runs, but %v", step.Job.ID, err)
 		_, err := s.hold(ctx, step.Pods, held{reason: reasonNoPlace, text: text, warn: true})
@@ -61,16 +61,6 @@ func (s *Submitter) place(ctx context.Context, key workload.Key, step workload.S
 	}
 	wg.Wait()
 	return again, errors.Join(errs...)
-}
-
-// threads returns the threads per core of Slurm's nodes.
-func (s *Submitter) threads() map[string]int {
-	nodes := s.View.Nodes()
-	out := make(map[string]int, len(nodes))
-	for i := range nodes {
-		out[nodes[i].Name] = nodes[i].Threads
-	}
-	return out
 }
 
 // layout returns what a running job has of each node. The view knows it of every job that it shows running.

@@ -237,7 +237,7 @@ func (s *Submitter) sameAgain(ctx context.Context, g lostGroup) (slurm.JobReques
 		}
 	}
 	group.Forbidden = nil // the pods run by rules that were there before
-	req, err := workload.Request(group, g.pods, nil, s.Policy)
+	req, err := workload.Request(group, g.pods, workload.Feasibility{}, s.Policy)
 	if err != nil {
 		return req, fmt.Errorf("plan a job for %s, which runs without one: %w", g.key, err)
 	}
@@ -295,11 +295,11 @@ func (s *Submitter) coresOf(ctx context.Context, id uint32) map[types.UID]string
 	if err != nil {
 		return out
 	}
-	_, names, err := s.nodes()
+	nodes, err := s.nodes()
 	if err != nil {
 		return out
 	}
-	placed, err := placement.Place(mark, layout.Nodes, placement.Cluster{Names: names, Threads: s.threads()})
+	placed, err := placement.Place(mark, layout.Nodes, nodes.Cluster)
 	if err != nil {
 		return out
 	}

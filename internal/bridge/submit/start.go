@@ -82,7 +82,7 @@ func Start(ctx context.Context, h Handle, o Options) (*scheduler.Plugin, error) 
 	}
 	s, err := New(Config{
 		SchedulerName: o.Config.SchedulerName, Kinds: kindsOf(o.Config),
-		Policy: workload.Policy{Cluster: cluster, Partition: o.Config.Partition, MCSLabel: o.Config.MCSLabel},
+		Policy: workload.Policy{Cluster: cluster, Partition: o.Config.Partition, MCSLabel: o.Config.MCSLabel, ShareNodes: o.Config.ShareNodes},
 		Slurm:  slurm, View: view, Index: jobs.NewIndex(cluster), Table: table, Client: client, Devices: devices,
 		Events: h.EventRecorder(), Sources: sources, Rules: rules, Workers: o.Workers, Now: time.Now,
 		Activate: activator(ctx, h), Counts: counts,
@@ -97,7 +97,7 @@ func Start(ctx context.Context, h Handle, o Options) (*scheduler.Plugin, error) 
 	stop := view.Subscribe(func(e cache.Event) {
 		switch {
 		case e.Node != nil:
-			s.NodesChanged()
+			s.NodeChanged(e.Node.Old, e.Node.New)
 		case e.Job.New != nil:
 			s.JobChanged(e.Job.New.ID)
 		default:
@@ -151,6 +151,8 @@ func sourcesOf(f informers.SharedInformerFactory, kube *restclient.Config, clien
 	}
 	return Sources{
 		Pods: f.Core().V1().Pods(), Nodes: f.Core().V1().Nodes(), Jobs: f.Batch().V1().Jobs(),
+		Namespaces: f.Core().V1().Namespaces(), Claims: f.Core().V1().PersistentVolumeClaims(),
+		Volumes: f.Core().V1().PersistentVolumes(), Classes: f.Storage().V1().StorageClasses(),
 		Custom: NewCustom(custom, client.Discovery()),
 		Owners: NewMetadataOwners(owners, client.Discovery(), ownerResources(c), time.Now),
 	}, nil

@@ -6,6 +6,7 @@ package submit
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -98,6 +99,11 @@ type Submitter struct {
 	// groups is what was told of workloads of several pods, and groupUIDs which there were of a key.
 	groups    map[groupID]groupTold
 	groupUIDs map[workload.Key][]types.UID
+	// nodesNow is the last view of the nodes; nodesOld tells that they have changed since.
+	nodesMu  sync.Mutex
+	nodesNow *nodeView
+	nodesOld bool
+
 	// indexed is a generation of the view all of whose jobs are in the index.
 	indexed uint64
 }
@@ -180,8 +186,12 @@ func (s *Submitter) JobChanged(id uint32) {
 	}
 }
 
-// NodesChanged tells that Slurm has new or changed nodes: one may suit what no node suited.
-func (s *Submitter) NodesChanged() { s.retryBlocked() }
+// NodeChanged tells of a node that is new, changed or gone in Slurm.
+func (s *Submitter) NodeChanged(before, now *slurm.Node) {
+	if before == nil || now == nil || before.Threads != now.Threads || !slices.Equal(before.Partitions, now.Partitions) {
+		s.nodesChanged()
+	}
+}
 
 func (s *Submitter) enqueueMark(j slurm.Job, mark workload.Mark) {
 	c, _ := workload.ParseComment(j)

@@ -26,7 +26,7 @@ func (s *Submitter) update(ctx context.Context, o workload.Observed, step worklo
 		_, holdErr := s.hold(ctx, step.Pods, why)
 		return 30 * time.Second, errors.Join(err, holdErr)
 	}
-	err = s.Slurm.UpdateJob(ctx, step.Job.ID, workload.Change(req))
+	err = s.Slurm.UpdateJob(ctx, step.Job.ID, workload.Change(req.JobRequest))
 	if err == nil {
 		klog.FromContext(ctx).Info("Slurm changed the job", "workload", o.Group.Key.String(), "job", step.Job.ID, "pods", workload.Names(step.Pods))
 		return 0, s.refresh(ctx, step.Job.ID)

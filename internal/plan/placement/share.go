@@ -54,7 +54,11 @@ func spread(s *workload.Slots, nodes []slurm.NodeAllocation, c Cluster) ([]int, 
 		}
 	}
 	for i, n := range nodes {
-		more := min(left, max(0, capacity(s.Task, n, c)-count[i]))
+		fit := capacity(s.Task, n, c)
+		if s.PerNode > 0 {
+			fit = min(fit, s.PerNode)
+		}
+		more := min(left, max(0, fit-count[i]))
 		count[i] += more
 		left -= more
 	}
@@ -73,7 +77,7 @@ func spread(s *workload.Slots, nodes []slurm.NodeAllocation, c Cluster) ([]int, 
 // capacity returns how many tasks fit in what a job has of a node.
 func capacity(task workload.Need, n slurm.NodeAllocation, c Cluster) int {
 	fit := len(n.Cores) / cores(task, n.Node, c)
-	if task.Memory > 0 {
+	if task.Memory > 0 && n.Memory > 0 { // Slurm may be set to count no memory
 		fit = min(fit, int(n.Memory/task.Memory))
 	}
 	for name, want := range task.GRES {
@@ -110,24 +114,28 @@ func matches(g slurm.GRESAllocation, name string) bool {
 type rest struct {
 	node slurm.NodeAllocation
 	c    Cluster
+	// counted tells that Slurm counts memory.
+	counted bool
 }
 
 func newRest(n slurm.NodeAllocation, c Cluster) *rest {
 	n.GRES = slices.Clone(n.GRES)
-	return &rest{node: n, c: c}
+	return &rest{node: n, c: c, counted: n.Memory > 0}
 }
 
 // take gives a pod what it needs, the lowest numbers first.
 func (r *rest) take(need workload.Need) (Grant, error) {
 	g := whole(r.node, r.c)
 	n := cores(need, r.node.Node, r.c)
-	if n > len(r.node.Cores) || need.Memory > r.node.Memory {
+	if n > len(r.node.Cores) || r.counted && need.Memory > r.node.Memory {
 		return g, fmt.Errorf("Slurm gave too little of node %s: a pod needs %d cores and %d MiB, and %d cores and %d MiB are left",
 			r.node.Node, n, need.Memory, len(r.node.Cores), r.node.Memory)
 	}
 	g.Cores, r.node.Cores = r.node.Cores[:n:n], r.node.Cores[n:]
 	g.Memory = need.Memory
-	r.node.Memory -= need.Memory
+	if r.counted {
+		r.node.Memory -= need.Memory
+	}
 	g.GRES = nil
 	for _, name := range byDemand(need.GRES) {
 		got, left := r.device(name, uint64(need.GRES[name]))

@@ -117,7 +117,7 @@ func TestTenantsStayAmongThemselves(t *testing.T) {
 
 func request(g workload.Group) (slurm.JobRequest, error) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "mine", Name: "p", UID: "u"}}
-	return workload.Request(g, []*corev1.Pod{pod}, nil, workload.Policy{Partition: "slurm-bridge"})
+	return workload.Request(g, []*corev1.Pod{pod}, workload.Feasibility{}, workload.Policy{Partition: "slurm-bridge"})
 }
 
 // owns tells what of a job isn't the tenant's.

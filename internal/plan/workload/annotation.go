@@ -25,8 +25,8 @@ type Settings struct {
 	CPUPerTask, MaxNodes, MinNodes uint32
 	// MemPerNode is in MiB, TimeLimit in minutes.
 	MemPerNode, TimeLimit, Priority slurm.Number
-	// Shared tells that the job doesn't need whole nodes.
-	Shared bool
+	// Shared is whether the job may share nodes with others, nil where it isn't said.
+	Shared *bool
 	// Ignored are annotations that look like job annotations but have no effect:
 	// unknown ones, and those with the prefix of releases before 1.0.
 	Ignored []string
@@ -68,7 +68,7 @@ func (s *Settings) set(key, value string) error {
 			return errors.New("the value holds a line break")
 		}
 		// A blank says nothing: whoever asks for nothing gets what the namespace gives.
-		if strings.TrimSpace(value) != "" {
+		if value = strings.TrimSpace(value); value != "" {
 			*text = value
 		}
 		return nil
@@ -90,7 +90,8 @@ func (s *Settings) set(key, value string) error {
 		n, err = parseInt32(value, "a whole number of 0 or more")
 		s.Priority = slurm.NumberOf(n)
 	case v1beta1.AnnotationExclusive:
-		s.Shared = strings.ToLower(strings.TrimSpace(value)) == "false"
+		shared := strings.ToLower(strings.TrimSpace(value)) == "false"
+		s.Shared = &shared
 	}
 	return err
 }
@@ -168,8 +169,8 @@ func parseCPUs(value string) (uint32, error) {
 		return 0, fmt.Errorf("%q is not a quantity of CPUs such as 4 or 1500m", value)
 	}
 	n := q.Value()
-	if n < 1 || n > math.MaxInt32 {
-		return 0, fmt.Errorf("%q is not between 1 and %d CPUs", value, math.MaxInt32)
+	if n < 1 || n > maxCPUs {
+		return 0, fmt.Errorf("%q is not between 1 and %d CPUs", value, maxCPUs)
 	}
 	return uint32(n), nil
 }

@@ -1,7 +1,6 @@
 package workload
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -12,113 +11,56 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
-	"github.com/slinky-hpc/slinky/slurm"
 )
 
-// NodeFacts is a Kubernetes node with what others take of it.
-type NodeFacts struct {
-	Node *corev1.Node
-	// SlurmName is the node's name in Slurm.
-	SlurmName string
-	// Used are the requests of the pods on it that no job covers, such as daemons.
-	Used corev1.ResourceList
-	// Lacks is why the node's devices can't serve the pods, "" if they can.
-	Lacks string
+// demands is one pod's demands, prepared once for many nodes.
+type demands struct {
+	pod      *corev1.Pod
+	affinity nodeaffinity.RequiredNodeAffinity
+	requests corev1.ResourceList
+	volumes  []*nodeaffinity.NodeSelector
+	// broken is why no node can be used at all.
+	broken string
 }
 
-// Feasibility is which Slurm nodes the pods of one job can't use, and why.
-type Feasibility struct {
-	// Excluded are the Slurm names of unusable nodes, sorted.
-	Excluded []string
-	// Usable counts the others.
-	Usable int
-	// Reasons counts the excluded nodes by reason.
-	Reasons map[string]int
-}
-
-// Feasible compares what can't change while a job waits: affinity, taints, the
-// size of nodes. Who uses a node now is for Slurm to weigh. Slurm nodes outside
-// of the partition don't matter; those without a Kubernetes node can't be used.
-func Feasible(pods []*corev1.Pod, nodes []NodeFacts, slurmNodes []slurm.Node, partition string) Feasibility {
-	f := Feasibility{Reasons: map[string]int{}}
-	byName := make(map[string]*NodeFacts, len(nodes))
-	for i := range nodes {
-		byName[nodes[i].SlurmName] = &nodes[i]
+func newDemands(pod *corev1.Pod, v Volumes) demands {
+	c := demands{
+		pod: pod, affinity: nodeaffinity.GetRequiredNodeAffinity(pod),
+		requests: resource.PodRequests(pod, resource.PodResourcesOptions{}),
+		broken:   v.Missing,
 	}
-	c := newChecks(pods)
-	for i := range slurmNodes {
-		sn := &slurmNodes[i]
-		if partition != "" && !slices.Contains(sn.Partitions, partition) {
+	for _, s := range v.Selectors {
+		selector, err := nodeaffinity.NewNodeSelector(s)
+		if err != nil {
+			c.broken = "the node affinity of a volume is invalid: " + err.Error()
 			continue
 		}
-		why := "it is no Kubernetes node"
-		if n := byName[sn.Name]; n != nil {
-			why = c.reject(n)
-		}
-		if why == "" {
-			f.Usable++
-			continue
-		}
-		f.Excluded = append(f.Excluded, sn.Name)
-		f.Reasons[why]++
-	}
-	slices.Sort(f.Excluded)
-	return f
-}
-
-// Sentence tells why there are too few nodes.
-func (f Feasibility) Sentence(need int) string {
-	reasons := slices.Collect(maps.Keys(f.Reasons))
-	slices.SortFunc(reasons, func(a, b string) int {
-		if d := f.Reasons[b] - f.Reasons[a]; d != 0 {
-			return d
-		}
-		return strings.Compare(a, b)
-	})
-	for i, r := range reasons {
-		reasons[i] = fmt.Sprintf("%d: %s", f.Reasons[r], r)
-	}
-	s := fmt.Sprintf("%d of %d Slurm nodes can be used, %d needed", f.Usable, f.Usable+len(f.Excluded), need)
-	if len(reasons) > 0 {
-		s += " (" + strings.Join(reasons, "; ") + ")"
-	}
-	return s
-}
-
-// checks are the pods' demands, prepared once for many nodes.
-type checks struct {
-	pods     []*corev1.Pod
-	affinity []nodeaffinity.RequiredNodeAffinity
-	requests []corev1.ResourceList
-}
-
-func newChecks(pods []*corev1.Pod) checks {
-	c := checks{pods: pods}
-	for _, pod := range pods {
-		c.affinity = append(c.affinity, nodeaffinity.GetRequiredNodeAffinity(pod))
-		c.requests = append(c.requests, resource.PodRequests(pod, resource.PodResourcesOptions{}))
+		c.volumes = append(c.volumes, selector)
 	}
 	return c
 }
 
-// reject returns why a node doesn't suit all pods, "" if it does.
-func (c checks) reject(n *NodeFacts) string {
-	if n.Lacks != "" {
-		return n.Lacks
+// reject returns why a node doesn't suit the pod, "" if it does.
+func (c demands) reject(n *NodeFacts) string {
+	if c.broken != "" {
+		return c.broken
 	}
-	for i, pod := range c.pods {
-		if ok, err := c.affinity[i].Match(n.Node); err != nil || !ok {
-			return "nodeSelector or node affinity doesn't match"
+	if ok, err := c.affinity.Match(n.Node); err != nil || !ok {
+		return "nodeSelector or node affinity doesn't match"
+	}
+	for t := range n.Node.Spec.Taints {
+		taint := &n.Node.Spec.Taints[t]
+		if lasting(taint) && !tolerates(c.pod, taint) {
+			return "taint " + taint.Key + " isn't tolerated"
 		}
-		for t := range n.Node.Spec.Taints {
-			taint := &n.Node.Spec.Taints[t]
-			if lasting(taint) && !tolerates(pod, taint) {
-				return "taint " + taint.Key + " isn't tolerated"
-			}
+	}
+	for _, v := range c.volumes {
+		if !v.Match(n.Node) {
+			return "a volume of the pod can't be reached from there"
 		}
-		if name, ok := lacking(c.requests[i], n); ok {
-			return "too little " + string(name)
-		}
+	}
+	if name, ok := lacking(c.requests, n); ok {
+		return "too little " + string(name)
 	}
 	return ""
 }
@@ -138,7 +80,9 @@ func tolerates(pod *corev1.Pod, taint *corev1.Taint) bool {
 	})
 }
 
-// lacking returns a resource of which the node has too little, even when no job runs there.
+// lacking returns a resource of which the node has too little, even when no job
+// runs there. That holds for every resource which Slurm doesn't count as well:
+// ephemeral storage, huge pages, devices of any plugin.
 func lacking(requests corev1.ResourceList, n *NodeFacts) (corev1.ResourceName, bool) {
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
 		want := requests[name]

@@ -63,9 +63,15 @@ func TestFeasible(t *testing.T) {
 			"1 of 3 Slurm nodes can be used, 1 needed (1: it is no Kubernetes node; 1: too little example.com/fpga)", []string{"bare", "n2"}},
 		"any member of a group": {[]*corev1.Pod{pod("a"), pod("b", selector("slow"))}, []NodeFacts{node("n1"), node("n2")}, "p",
 			"0 of 3 Slurm nodes can be used, 1 needed (2: nodeSelector or node affinity doesn't match; 1: it is no Kubernetes node)", []string{"bare", "n1", "n2"}},
+		"of two partitions": {[]*corev1.Pod{pod("a")}, []NodeFacts{node("n1"), node("n2"), node("else")}, "p, q",
+			"3 of 4 Slurm nodes can be used, 1 needed (1: it is no Kubernetes node)", []string{"bare"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := Feasible(c.pods, c.nodes, slurmNodes, c.partition)
+			fleet := NewFleet(c.nodes, slurmNodes)
+			f := fleet.Feasible(c.pods[0], Volumes{}, c.partition)
+			for _, pod := range c.pods[1:] {
+				f = f.And(fleet.Feasible(pod, Volumes{}, c.partition))
+			}
 			if d := cmp.Diff(c.excluded, f.Excluded); d != "" {
 				t.Error(d)
 			}

@@ -29,6 +29,8 @@ type Slots struct {
 	Task Need `json:"task"`
 	// Slot is the task of each pod, in the order of the mark's pods.
 	Slot []int `json:"slot"`
+	// PerNode is the most pods that may be on one node, 0 for any number.
+	PerNode int `json:"perNode,omitempty"`
 	// Needs are the different needs of the pods, and Need the index into it of each
 	// pod; no Need means that all pods have the first.
 	Needs []Need `json:"needs"`

@@ -3,7 +3,6 @@ package workload
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,11 +19,13 @@ type Policy struct {
 	// Partition is used where no annotation gives one.
 	Partition string
 	MCSLabel  string
+	// ShareNodes lets jobs share nodes where no annotation says otherwise.
+	ShareNodes bool
 }
 
-// Request plans the one job of some members of a group, each on a node of its
-// own. Pods are in rank order. Excluded are the Slurm nodes that they can't use.
-func Request(g Group, pods []*corev1.Pod, excluded []string, p Policy) (slurm.JobRequest, error) {
+// Request plans the one job of some members of a group. Pods are in rank order. f is
+// what Feasible found for them.
+func Request(g Group, pods []*corev1.Pod, f Feasibility, p Policy) (slurm.JobRequest, error) {
 	if g.Forbidden != nil {
 		return slurm.JobRequest{}, g.Forbidden
 	}
@@ -35,14 +36,13 @@ func Request(g Group, pods []*corev1.Pod, excluded []string, p Policy) (slurm.Jo
 	if err := supported(pods); err != nil {
 		return slurm.JobRequest{}, err
 	}
-	sh, err := shapeOf(pods)
+	all, err := needs(pods, s)
 	if err != nil {
 		return slurm.JobRequest{}, err
 	}
-	count := uint32(len(pods))
-	if s.MaxNodes > 0 && s.MaxNodes < count {
-		return slurm.JobRequest{}, fmt.Errorf("annotation %s is %d, but the %d pods need a node each",
-			v1beta1.AnnotationMaxNodes, s.MaxNodes, count)
+	exclusive := !p.ShareNodes
+	if s.Shared != nil {
+		exclusive = !*s.Shared
 	}
 	req := slurm.JobRequest{
 		Name:             or(s.JobName, g.JobName),
@@ -56,33 +56,82 @@ func Request(g Group, pods []*corev1.Pod, excluded []string, p Policy) (slurm.Jo
 		MCSLabel:         p.MCSLabel,
 		UserID:           s.UserID,
 		GroupID:          s.GroupID,
-		MinimumNodes:     max(count, s.MinNodes),
-		MaximumNodes:     max(count, s.MinNodes, s.MaxNodes),
-		TasksPerNode:     1,
-		CPUsPerTask:      sh.cpus,
-		MemoryPerNode:    slurm.NumberOf(mebibytes(sh.memory)),
-		TRESPerNode:      or(s.GRES, sh.tres()),
+		TRESPerNode:      s.GRES,
 		TimeLimit:        timeLimit(s, g),
 		Priority:         s.Priority,
-		ExcludedNodes:    slices.Sorted(slices.Values(excluded)),
-		Exclusive:        !s.Shared,
-		AdminComment:     commentOf(g, pods, p).Encode(),
+		ExcludedNodes:    f.Excluded,
+		Exclusive:        exclusive,
 		WorkingDirectory: "/tmp",
 		Environment:      []string{"PATH=/bin:/usr/bin"},
 		External:         true,
 	}
-	if s.CPUPerTask > 0 {
-		req.CPUsPerTask = s.CPUPerTask
+	comment := commentOf(g, pods, p)
+	switch each := exclusive || len(pods) == 1 || f.PerNode == 1 || s.MemPerNode.Set || int(s.MinNodes) >= len(pods); {
+	case f.OneNode && len(pods) > 1 && each:
+		err = errors.New("the pods must be on one node by their affinity, but are to have a node each; " +
+			"annotation " + v1beta1.AnnotationExclusive + ": \"false\" lets them share one")
+	case each:
+		err = nodeEach(&req, all, s)
+	default:
+		if f.OneNode {
+			s.MaxNodes = 1
+		}
+		comment.Mark.Slots = slotsOf(all, f.Threads, f.PerNode, int(s.MinNodes), f.holds)
+		err = together(&req, comment.Mark.Slots, s)
 	}
+	req.AdminComment = comment.Encode()
+	return req, err
+}
+
+// nodeEach asks for a node for each pod, as large as the largest pod needs.
+func nodeEach(req *slurm.JobRequest, all []Need, s Settings) error {
+	count := uint32(len(all))
+	if s.MaxNodes > 0 && s.MaxNodes < count {
+		err := fmt.Errorf("annotation %s is %d, but the %d pods need a node each", v1beta1.AnnotationMaxNodes, s.MaxNodes, count)
+		if req.Exclusive {
+			err = fmt.Errorf("%w; %s: \"false\" lets them share nodes", err, v1beta1.AnnotationExclusive)
+		}
+		return err
+	}
+	need := greatest(all)
+	req.MinimumNodes = max(count, s.MinNodes)
+	req.MaximumNodes = max(count, s.MinNodes, s.MaxNodes)
+	req.TasksPerNode = 1
+	req.CPUsPerTask = need.CPUs
+	req.MemoryPerNode = slurm.NumberOf(need.Memory)
 	if s.MemPerNode.Set {
 		req.MemoryPerNode = s.MemPerNode
 	}
-	return req, nil
+	req.TRESPerNode = or(s.GRES, tresOf(need.GRES))
+	return nil
+}
+
+// together asks for tasks, on as few nodes as they need. Memory and devices follow
+// the tasks: what a node gives depends on how many of them Slurm puts there.
+func together(req *slurm.JobRequest, slots *Slots, s Settings) error {
+	tasks := uint32(slots.Tasks())
+	if slots.Task.CPUs > maxCPUs {
+		return fmt.Errorf("a pod of %d CPUs can't be rounded up to whole cores: Slurm counts up to %d", slots.Task.CPUs, maxCPUs)
+	}
+	cpus := uint64(slots.Task.CPUs)
+	req.Tasks = tasks
+	req.TasksPerNode = uint32(slots.PerNode)
+	req.MinimumNodes = max(1, s.MinNodes)
+	req.MaximumNodes = tasks
+	if s.MaxNodes > 0 {
+		req.MaximumNodes = min(tasks, s.MaxNodes)
+	}
+	req.FewestNodes = true
+	req.CPUsPerTask = slots.Task.CPUs
+	req.MinimumCPUs = tasks * slots.Task.CPUs
+	req.MemoryPerCPU = slurm.NumberOf((slots.Task.Memory + cpus - 1) / cpus)
+	req.TRESPerTask = tresOf(slots.Task.GRES)
+	return nil
 }
 
 // Partition returns the partition that a workload's job goes to, "" for Slurm's default.
 func Partition(g Group, p Policy) string {
-	return or(g.Annotations[v1beta1.AnnotationPartition], p.Partition)
+	return strings.TrimSpace(or(g.Annotations[v1beta1.AnnotationPartition], p.Partition))
 }
 
 func timeLimit(s Settings, g Group) slurm.Number {
@@ -141,20 +190,6 @@ func unsupported(pod *corev1.Pod) []string {
 	if len(pod.Spec.ResourceClaims) > 0 {
 		fields = append(fields, "spec.resourceClaims; ask for devices with "+
 			"deviceclass.resource.kubernetes.io/<class> in the containers' resources")
-	}
-	for _, c := range pod.Spec.TopologySpreadConstraints {
-		if c.WhenUnsatisfiable == corev1.DoNotSchedule {
-			fields = append(fields, "spec.topologySpreadConstraints with whenUnsatisfiable DoNotSchedule")
-			break
-		}
-	}
-	if a := pod.Spec.Affinity; a != nil {
-		if a.PodAffinity != nil && len(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
-			fields = append(fields, "spec.affinity.podAffinity that is required")
-		}
-		if a.PodAntiAffinity != nil && len(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
-			fields = append(fields, "spec.affinity.podAntiAffinity that is required")
-		}
 	}
 	fields = append(fields, foreignGroup(pod)...)
 	return fields

@@ -54,14 +54,14 @@ func TestRequest(t *testing.T) {
 		excluded []string
 		want     func(*slurm.JobRequest)
 	}{
-		"bare pod":                  {pods: []*corev1.Pod{pod("a")}},
-		"requests are rounded up":   {pods: []*corev1.Pod{pod("a", requests("cpu", "1500m", "memory", "1500Ki"))}, want: func(r *slurm.JobRequest) { r.CPUsPerTask, r.MemoryPerNode = 2, slurm.NumberOf(2) }},
-		"limits count":              {pods: []*corev1.Pod{pod("a", requests("cpu", "1"), limits("cpu", "3", "memory", "1Gi"))}, want: func(r *slurm.JobRequest) { r.CPUsPerTask, r.MemoryPerNode = 3, slurm.NumberOf(1024) }},
-		"GPUs of a device plugin":   {pods: []*corev1.Pod{pod("a", limits("nvidia.com/gpu", "2"))}, want: func(r *slurm.JobRequest) { r.TRESPerNode = "gres/gpu=2" }},
-		"GPUs of device classes":    {pods: []*corev1.Pod{pod("a", limits("deviceclass.resource.kubernetes.io/b", "1", "deviceclass.resource.kubernetes.io/a", "2"))}, want: func(r *slurm.JobRequest) { r.TRESPerNode = "gres/gpu:a=2,gres/gpu:b=1" }},
-		"CPUs of the driver":        {pods: []*corev1.Pod{pod("a", limits("deviceclass.resource.kubernetes.io/dra.cpu", "4"))}, want: func(r *slurm.JobRequest) { r.CPUsPerTask = 4 }},
-		"excluded nodes are sorted": {pods: []*corev1.Pod{pod("a")}, excluded: []string{"n2", "n1"}, want: func(r *slurm.JobRequest) { r.ExcludedNodes = []string{"n1", "n2"} }},
-		"deadline is rounded up":    {pods: []*corev1.Pod{pod("a")}, group: func(g *Group) { g.DeadlineSeconds = 61 }, want: func(r *slurm.JobRequest) { r.TimeLimit = slurm.NumberOf(2) }},
+		"bare pod":                {pods: []*corev1.Pod{pod("a")}},
+		"requests are rounded up": {pods: []*corev1.Pod{pod("a", requests("cpu", "1500m", "memory", "1500Ki"))}, want: func(r *slurm.JobRequest) { r.CPUsPerTask, r.MemoryPerNode = 2, slurm.NumberOf(2) }},
+		"limits count":            {pods: []*corev1.Pod{pod("a", requests("cpu", "1"), limits("cpu", "3", "memory", "1Gi"))}, want: func(r *slurm.JobRequest) { r.CPUsPerTask, r.MemoryPerNode = 3, slurm.NumberOf(1024) }},
+		"GPUs of a device plugin": {pods: []*corev1.Pod{pod("a", limits("nvidia.com/gpu", "2"))}, want: func(r *slurm.JobRequest) { r.TRESPerNode = "gres/gpu=2" }},
+		"GPUs of device classes":  {pods: []*corev1.Pod{pod("a", limits("deviceclass.resource.kubernetes.io/b", "1", "deviceclass.resource.kubernetes.io/a", "2"))}, want: func(r *slurm.JobRequest) { r.TRESPerNode = "gres/gpu:a=2,gres/gpu:b=1" }},
+		"CPUs of the driver":      {pods: []*corev1.Pod{pod("a", limits("deviceclass.resource.kubernetes.io/dra.cpu", "4"))}, want: func(r *slurm.JobRequest) { r.CPUsPerTask = 4 }},
+		"excluded nodes":          {pods: []*corev1.Pod{pod("a")}, excluded: []string{"n1", "n2"}, want: func(r *slurm.JobRequest) { r.ExcludedNodes = []string{"n1", "n2"} }},
+		"deadline is rounded up":  {pods: []*corev1.Pod{pod("a")}, group: func(g *Group) { g.DeadlineSeconds = 61 }, want: func(r *slurm.JobRequest) { r.TimeLimit = slurm.NumberOf(2) }},
 		"annotations win": {
 			pods: []*corev1.Pod{pod("a", requests("cpu", "1", "memory", "1Gi"), limits("nvidia.com/gpu", "2"))},
 			group: func(g *Group) {
@@ -96,7 +96,7 @@ func TestRequest(t *testing.T) {
 			if c.want != nil {
 				c.want(&want)
 			}
-			got, err := Request(g, c.pods, c.excluded, policy)
+			got, err := Request(g, c.pods, Feasibility{Excluded: c.excluded}, policy)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -120,21 +120,18 @@ func TestRequestRefuses(t *testing.T) {
 	}{
 		"too few nodes for the pods": {
 			[]*corev1.Pod{pod("a"), pod("b")}, map[string]string{"slurmjob.slinky.slurm.net/max-nodes": "1"},
-			"annotation slurmjob.slinky.slurm.net/max-nodes is 1, but the 2 pods need a node each",
+			"annotation slurmjob.slinky.slurm.net/max-nodes is 1, but the 2 pods need a node each; slurmjob.slinky.slurm.net/exclusive: \"false\" lets them share nodes",
 		},
 		"claims": {[]*corev1.Pod{pod("a", func(p *corev1.Pod) {
 			p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "x"}}
 		})}, nil, "pod a: Slurm can't honour spec.resourceClaims"},
-		"topology spread": {[]*corev1.Pod{pod("a", func(p *corev1.Pod) {
-			p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{WhenUnsatisfiable: corev1.DoNotSchedule}}
-		})}, nil, "pod a: Slurm can't honour spec.topologySpreadConstraints"},
 		"another gang API": {[]*corev1.Pod{pod("a", func(p *corev1.Pod) {
 			p.Labels = map[string]string{"pod-group.scheduling.sigs.k8s.io": "g"}
 		})}, nil, `pod a: Slurm can't honour the pod group "g" of the label pod-group.scheduling.sigs.k8s.io`},
-		"absurd CPUs": {[]*corev1.Pod{pod("a", requests("cpu", "9999999999"))}, nil, "pod a asks for 9999999999 CPUs, which no node has"},
+		"absurd CPUs": {[]*corev1.Pod{pod("a", requests("cpu", "9999999999"))}, nil, "pod a asks for 9999999999 CPUs; Slurm counts up to 65533 on a node"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := Request(Group{Annotations: c.annotations}, c.pods, nil, Policy{})
+			_, err := Request(Group{Annotations: c.annotations}, c.pods, Feasibility{}, Policy{})
 			if err == nil || !strings.HasPrefix(err.Error(), c.want) {
 				t.Errorf("got  %v\nwant %s", err, c.want)
 			}

@@ -153,8 +153,9 @@ func jobDesc(r slurm.JobRequest) JobDescMsg {
 		Constraints: r.Constraints, Licenses: r.Licenses, Wckey: r.WCKey, McsLabel: r.MCSLabel,
 		UserId: r.UserID, GroupId: r.GroupID,
 		MinimumNodes: int64(r.MinimumNodes), MaximumNodes: int64(r.MaximumNodes),
-		Tasks: int64(r.Tasks), TasksPerNode: int64(r.TasksPerNode), CpusPerTask: int64(r.CPUsPerTask),
-		MemoryPerNode: dialect.Number(r.MemoryPerNode), TresPerNode: r.TRESPerNode,
+		Tasks: int64(r.Tasks), TasksPerNode: int64(r.TasksPerNode), CpusPerTask: int64(r.CPUsPerTask), MinimumCpus: int64(r.MinimumCPUs),
+		MemoryPerNode: dialect.Number(r.MemoryPerNode), MemoryPerCpu: dialect.Number(r.MemoryPerCPU),
+		TresPerNode: r.TRESPerNode, TresPerTask: r.TRESPerTask,
 		TimeLimit: dialect.Number(r.TimeLimit), Priority: dialect.Number(r.Priority),
 		RequiredNodes: r.RequiredNodes, ExcludedNodes: r.ExcludedNodes, Distribution: r.Distribution,
 		Comment: r.Comment, AdminComment: r.AdminComment,
@@ -167,7 +168,10 @@ func jobDesc(r slurm.JobRequest) JobDescMsg {
 		d.Shared = dialect.Strings{"none"} // Slurm's word for whole nodes
 	}
 	if r.External {
-		d.Flags = dialect.Strings{slurm.FlagExternalJob}
+		d.Flags = append(d.Flags, slurm.FlagExternalJob)
+	}
+	if r.FewestNodes {
+		d.Flags = append(d.Flags, "PREFER_MINIMUM_NODE_COUNT")
 	}
 	return d
 }

@@ -221,7 +221,11 @@ type JobDescMsg struct {
 
 	// McsLabel Multi-Category Security label on the job
 	McsLabel      string            `json:"mcs_label,omitempty,omitzero"`
+	MemoryPerCpu  Uint64NoValStruct `json:"memory_per_cpu,omitempty,omitzero"`
 	MemoryPerNode Uint64NoValStruct `json:"memory_per_node,omitempty,omitzero"`
+
+	// MinimumCpus Minimum number of CPUs required
+	MinimumCpus int64 `json:"minimum_cpus,omitempty,omitzero"`
 
 	// MinimumNodes Minimum node count
 	MinimumNodes int64 `json:"minimum_nodes,omitempty,omitzero"`
@@ -252,6 +256,9 @@ type JobDescMsg struct {
 
 	// TresPerNode Comma-separated list of TRES=# values to be allocated for every node
 	TresPerNode string `json:"tres_per_node,omitempty,omitzero"`
+
+	// TresPerTask Comma-separated list of TRES=# values to be allocated for every task
+	TresPerTask string `json:"tres_per_task,omitempty,omitzero"`
 
 	// UserId User ID that owns the job
 	UserId string `json:"user_id,omitempty,omitzero"`

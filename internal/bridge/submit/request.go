@@ -1,0 +1,125 @@
+package submit
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slinky-hpc/slinky/internal/plan/workload"
+	"github.com/slinky-hpc/slinky/slurm"
+)
+
+// planned is a job to ask for.
+type planned struct {
+	slurm.JobRequest
+	// better is what to exclude at first, so that the job starts where its pods like it; nil for no preference.
+	better []string
+	// view is the number of the view of nodes that the plan was made from.
+	view uint64
+}
+
+// request plans the job; held tells why there can't be one.
+func (s *Submitter) request(g workload.Group, pods []*corev1.Pod) (planned, held, error) {
+	p := planned{}
+	nodes, err := s.nodes()
+	if err != nil {
+		return p, held{}, err
+	}
+	p.view = nodes.number
+	invalid := func(err error) (planned, held, error) {
+		return p, held{reason: reasonInvalid, text: err.Error(), warn: true}, nil
+	}
+	f := nodes.feasible(pods, storage{s.Sources.Claims, s.Sources.Volumes, s.Sources.Classes}, workload.Partition(g, s.Policy))
+	f = s.served(f, pods)
+	social := slices.ContainsFunc(pods, workload.Social) || s.averse()
+	particular := nodes.softTaints || slices.ContainsFunc(pods, workload.Particular)
+	var o workload.Others
+	if social || particular {
+		if o, err = s.others(pods); err != nil {
+			return p, held{}, err
+		}
+	}
+	if social {
+		if f, err = workload.Beside(f, nodes.Fleet, pods, o); err != nil {
+			return invalid(err)
+		}
+	}
+	if p.JobRequest, err = workload.Request(g, pods, f, s.Policy); err != nil {
+		return invalid(err)
+	}
+	need := int(p.MinimumNodes)
+	if len(f.Excluded) > 0 && f.Usable() < need {
+		return p, held{reason: reasonNoNode, text: f.Sentence(need), warn: true}, nil
+	}
+	if particular {
+		p.better = workload.Prefer(f, nodes.Fleet, pods, o, need)
+	}
+	return p, held{}, nil
+}
+
+// averse tells whether any pod at all keeps others away.
+func (s *Submitter) averse() bool {
+	return len(s.Sources.Pods.Informer().GetIndexer().ListIndexFuncValues(indexAverse)) > 0
+}
+
+// ask has Slurm start a job at once, or queue it where that can't be. Behind jobs
+// that wait for the same partition it is queued without the attempt: slurmctld
+// would refuse it for them, and keep a record of each refusal.
+func (s *Submitter) ask(ctx context.Context, reqs []planned) (uint32, error) {
+	if len(reqs) > 1 {
+		parts := make([]slurm.JobRequest, 0, len(reqs))
+		for _, p := range reqs {
+			parts = append(parts, p.JobRequest)
+		}
+		return s.Slurm.SubmitHet(ctx, parts)
+	}
+	p := reqs[0]
+	if s.Index.Pending(p.Partition) == 0 {
+		tries := [][]string{p.ExcludedNodes}
+		if p.better != nil {
+			tries = [][]string{p.better, p.ExcludedNodes}
+		}
+		for _, excluded := range tries {
+			req := p.JobRequest
+			req.ExcludedNodes = excluded
+			id, err := s.Slurm.AllocateNow(ctx, req)
+			if !errors.Is(err, slurm.ErrBusy) && !errors.Is(err, slurm.ErrInvalid) {
+				return id, err
+			}
+		}
+		// What can't start now may be queued. What can't be at all is refused once more, with the reason.
+	}
+	return s.Slurm.Submit(ctx, p.JobRequest)
+}
+
+// askAlike asks for one job whose nodes are all fit for any of the pods. It returns
+// the refusal of the job before where there can't be such a one.
+func (s *Submitter) askAlike(ctx context.Context, g workload.Group, pods []*corev1.Pod, refusal error) (uint32, []planned, error) {
+	g.Shapes = false
+	reqs, why, err := s.requests(g, pods)
+	if err == nil && why.reason != "" {
+		err = refusal
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	id, err := s.ask(ctx, reqs)
+	return id, reqs, err
+}
+
+// requests plans the job, with a request for each of its components; held tells why there can't be one.
+func (s *Submitter) requests(g workload.Group, pods []*corev1.Pod) ([]planned, held, error) {
+	workload.ByRank(pods)
+	parts := workload.Components(g, pods)
+	reqs := make([]planned, 0, len(parts))
+	for _, part := range parts {
+		p, why, err := s.request(g, part)
+		if err != nil || why.reason != "" {
+			return nil, why, err
+		}
+		reqs = append(reqs, p)
+	}
+	return reqs, held{}, nil
+}
