@@ -17,7 +17,7 @@ func Prefer(f Feasibility, fleet *Fleet, pods []*corev1.Pod, o Others, need int)
 	}
 	score := make(map[*fleetNode]int, len(f.usable))
 	for _, c := range classesOf(pods) {
-		score1(score, c.pod, f, fleet, &o)
+		rate(score, c.pod, f, fleet, &o)
 	}
 	order := slices.Clone(f.usable)
 	slices.SortStableFunc(order, func(a, b *fleetNode) int { return cmp.Compare(score[b], score[a]) })
@@ -58,7 +58,8 @@ func (f *Fleet) SoftTaints() bool {
 // softTaint is what a soft taint weighs: as much as the greatest weight of a preference.
 const softTaint = 100
 
-func score1(score map[*fleetNode]int, pod *corev1.Pod, f Feasibility, fleet *Fleet, o *Others) {
+// rate adds what a pod makes of each node.
+func rate(score map[*fleetNode]int, pod *corev1.Pod, f Feasibility, fleet *Fleet, o *Others) {
 	var preferred *nodeaffinity.PreferredSchedulingTerms
 	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil {
 		// Terms that can't be parsed prefer nothing.
