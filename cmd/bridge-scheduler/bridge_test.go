@@ -48,6 +48,7 @@ func TestBridge(t *testing.T) {
 		{"rules are kept at submission", w.rulesCount},
 		{"pods know their ranks", w.ranksAreTold},
 		{"a node that no pod can use", w.noUsableNode},
+		{"a node that Kubernetes refuses is given back", w.refusedNode},
 		{"a foreign job is left alone", w.foreignJob},
 		{"what happens while the bridge is away", w.away},
 		{"one of two schedulers is killed", w.leaderIsKilled},

@@ -140,7 +140,7 @@ func (w *world) startScheduler(ctx context.Context) {
 	w.write(dir, "kubeconfig", kubeconfig(w.t, w.scheduler))
 	w.write(dir, "bridge.yaml", string(bridge))
 	w.write(dir, "scheduler.yaml", w.profile.With(w.t, filepath.Join(dir, "kubeconfig"), "leaderElect: false"))
-	f := flags{config: filepath.Join(dir, "bridge.yaml"), keyFile: w.keyFile, user: "slurm", namespace: "slinky", workers: 4}
+	f := flags{config: filepath.Join(dir, "bridge.yaml"), keyFile: w.keyFile, user: "slurm", namespace: "slinky", workers: 4, giveBack: time.Second}
 	w.schedulerCounts = prometheus.NewRegistry()
 	f.register = metrics.In(w.schedulerCounts)
 	lead := make(chan struct{})

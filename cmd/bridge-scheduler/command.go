@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
@@ -30,6 +31,7 @@ type flags struct {
 	// namespace is the bridge's own.
 	namespace string
 	workers   int
+	giveBack  time.Duration
 	// register takes what is counted.
 	register func(...prometheus.Collector) error
 }
@@ -42,6 +44,7 @@ func (f *flags) set() *pflag.FlagSet {
 	set.StringVar(&f.user, "slurm-user", "slurm", "The Slurm user that tokens made from the key are for.")
 	set.StringVar(&f.namespace, "bridge-namespace", "", "The bridge's namespace, of the ConfigMap that policyConfigMap in the configuration names. The pod's own if empty.")
 	set.IntVar(&f.workers, "submit-workers", 8, "How many workloads are submitted to Slurm at once.")
+	set.DurationVar(&f.giveBack, "give-back-after", 30*time.Second, "How long Slurm's nodes are kept for pods that Kubernetes' own filters keep off them, until others are asked for.")
 	return set
 }
 

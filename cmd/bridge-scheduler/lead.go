@@ -46,7 +46,7 @@ func (f *flags) plugin(getenv func(string) string, lead <-chan struct{}) framewo
 			}
 		}
 		plugin, err := submit.Start(ctx, h, submit.Options{
-			Config: c, Credentials: connect.CredentialsFrom(f.keyFile, f.user, getenv), Workers: f.workers, Namespace: namespace, Lead: lead, Register: f.register,
+			Config: c, Credentials: connect.CredentialsFrom(f.keyFile, f.user, getenv), Workers: f.workers, Namespace: namespace, Lead: lead, Register: f.register, GiveBack: f.giveBack,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("start the bridge: %w", err)

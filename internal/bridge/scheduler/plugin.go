@@ -95,7 +95,8 @@ func (p *Plugin) Filter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, no
 	return nil
 }
 
-// PostFilter says why a pod can't use the node that Slurm gave it.
+// PostFilter says why a pod can't use the node that Slurm gave it, to its owner and to who
+// can ask Slurm for another.
 func (p *Plugin) PostFilter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, nodes fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	a, ok := p.table.Get(pod.UID)
 	if !ok {
@@ -105,6 +106,7 @@ func (p *Plugin) PostFilter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod
 	if s := nodes.Get(a.Node); s != nil && s.Message() != "" {
 		why = s.Message()
 	}
+	p.table.tellRefused(pod, a.Node, why)
 	return nil, fwk.NewStatus(fwk.Unschedulable,
 		fmt.Sprintf("Slurm job %d gives node %s, which Kubernetes can't use for the pod now: %s", a.JobID, a.Node, why))
 }

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/slinky-hpc/slinky/internal/plan/placement"
@@ -26,6 +27,8 @@ func (a Allocation) Equal(b Allocation) bool {
 type Table struct {
 	mu   sync.RWMutex
 	pods map[types.UID]entry
+	// refused is told of nodes that Kubernetes can't use; it must not block.
+	refused func(pod *corev1.Pod, node, why string)
 }
 
 type entry struct {
@@ -37,6 +40,23 @@ type entry struct {
 
 // NewTable returns an empty table.
 func NewTable() *Table { return &Table{pods: map[types.UID]entry{}} }
+
+// OnRefused has f told of pods that can't use the node that Slurm gave them. It is called
+// in scheduling cycles, so f must not block.
+func (t *Table) OnRefused(f func(pod *corev1.Pod, node, why string)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.refused = f
+}
+
+func (t *Table) tellRefused(pod *corev1.Pod, node, why string) {
+	t.mu.RLock()
+	f := t.refused
+	t.mu.RUnlock()
+	if f != nil {
+		f(pod, node, why)
+	}
+}
 
 // Put records a pod's allocation.
 func (t *Table) Put(pod types.UID, a Allocation) {

@@ -1,6 +1,7 @@
 package submit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,7 +39,7 @@ func (s *Submitter) place(ctx context.Context, key workload.Key, step workload.S
 		_, err := s.hold(ctx, step.Pods, held{reason: reasonNoPlace, text: text, warn: true})
 		return 10 * time.Second, err
 	}
-	if step.Reason = s.stale(step, placed); step.Reason != "" {
+	if step.Reason = cmp.Or(s.stale(step, placed), s.giveBack(key, step, placed)); step.Reason != "" {
 		return 0, s.cancel(ctx, key, step)
 	}
 	job := s.memberships(step, layout, placed)

@@ -32,7 +32,7 @@ func (s *Submitter) request(g workload.Group, pods []*corev1.Pod) (planned, held
 		return p, held{reason: reasonInvalid, text: err.Error(), warn: true}, nil
 	}
 	f := nodes.feasible(pods, storage{s.Sources.Claims, s.Sources.Volumes, s.Sources.Classes}, workload.Partition(g, s.Policy))
-	f = s.served(f, pods)
+	f = s.without(s.served(f, pods), g.Key)
 	social := slices.ContainsFunc(pods, workload.Social) || s.averse()
 	particular := nodes.softTaints || slices.ContainsFunc(pods, workload.Particular)
 	var o workload.Others

@@ -45,6 +45,8 @@ type Options struct {
 	// Lead is closed when this process may act. One that stands by keeps its
 	// informers warm, and asks Slurm nothing.
 	Lead <-chan struct{}
+	// GiveBack is how long Slurm's nodes are kept for pods that Kubernetes lets not use them.
+	GiveBack time.Duration
 	// Register takes what is counted.
 	Register func(...prometheus.Collector) error
 }
@@ -85,11 +87,12 @@ func Start(ctx context.Context, h Handle, o Options) (*scheduler.Plugin, error) 
 		Policy: workload.Policy{Cluster: cluster, Partition: o.Config.Partition, MCSLabel: o.Config.MCSLabel, ShareNodes: o.Config.ShareNodes},
 		Slurm:  slurm, View: view, Index: jobs.NewIndex(cluster), Table: table, Client: client, Devices: devices,
 		Events: h.EventRecorder(), Sources: sources, Rules: rules, Workers: o.Workers, Now: time.Now,
-		Activate: activator(ctx, h), Counts: counts,
+		Activate: activator(ctx, h), Counts: counts, GiveBack: o.GiveBack,
 	})
 	if err != nil {
 		return nil, err
 	}
+	table.OnRefused(s.refusedByKubernetes)
 	counts.SetState(state{s, view})
 	if err := o.Register(calls, counts); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)

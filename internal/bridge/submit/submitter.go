@@ -78,6 +78,8 @@ type Config struct {
 	// Workers is how many workloads are handled at once; slurmrestd serves few calls at a time.
 	Workers int
 	Now     func() time.Time
+	// GiveBack is how long Slurm's nodes are kept for pods that Kubernetes lets not use them.
+	GiveBack time.Duration
 	// Counts takes what is counted; nil for nobody.
 	Counts *metrics.Submissions
 }
@@ -94,8 +96,9 @@ type Submitter struct {
 	// Slurm, with the generation of the view that will show it.
 	uncertain map[workload.Key]uint64
 	// blocked are workloads that no node suits now.
-	blocked map[workload.Key]bool
-	told    map[types.UID]told
+	blocked  map[workload.Key]bool
+	told     map[types.UID]told
+	refusals refusals
 	// groups is what was told of workloads of several pods, and groupUIDs which there were of a key.
 	groups    map[groupID]groupTold
 	groupUIDs map[workload.Key][]types.UID
@@ -123,6 +126,7 @@ func New(c Config) (*Submitter, error) {
 		uncertain: map[workload.Key]uint64{},
 		blocked:   map[workload.Key]bool{},
 		told:      map[types.UID]told{},
+		refusals:  newRefusals(),
 		groups:    map[groupID]groupTold{},
 		groupUIDs: map[workload.Key][]types.UID{},
 	}
@@ -283,4 +287,5 @@ func (s *Submitter) forget(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.told, uid)
+	s.refusals.forget(uid)
 }
