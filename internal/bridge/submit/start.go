@@ -97,6 +97,14 @@ func Start(ctx context.Context, h Handle, o Options) (*scheduler.Plugin, error) 
 	if err := o.Register(calls, counts); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
+	rules.Start(ctx.Done())
+	go sources.Custom.Run(ctx)
+	s.follow(ctx, view, o.Lead)
+	return scheduler.New(table, writer{devices}), nil
+}
+
+// follow runs the view of Slurm and the submitter from when this process leads until ctx ends.
+func (s *Submitter) follow(ctx context.Context, view *cache.Cache, lead <-chan struct{}) {
 	stop := view.Subscribe(func(e cache.Event) {
 		switch {
 		case e.Node != nil:
@@ -108,18 +116,15 @@ func Start(ctx context.Context, h Handle, o Options) (*scheduler.Plugin, error) 
 		}
 	})
 	context.AfterFunc(ctx, stop)
-	rules.Start(ctx.Done())
-	go sources.Custom.Run(ctx)
 	go func() {
 		select {
-		case <-o.Lead:
+		case <-lead:
 		case <-ctx.Done():
 			return
 		}
 		go view.Run(ctx)
 		s.Run(ctx)
 	}()
-	return scheduler.New(table, writer{devices}), nil
 }
 
 // state is what there is now, for who counts it.
