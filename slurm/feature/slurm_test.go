@@ -36,7 +36,7 @@ func TestAgainstSlurm(t *testing.T) {
 			Name: "features", Partition: "ext", External: true, Constraints: expr, MinimumNodes: 1, MaximumNodes: 1, CPUsPerTask: 1,
 			// Counts can't be asked for with a required node.
 			ExcludedNodes: slices.DeleteFunc(slices.Sorted(maps.Keys(nodes)), func(n string) bool { return n == node }),
-			MemoryPerNode: slurm.NumberOf(1), WorkingDirectory: "/tmp", Environment: []string{"A=b"}, UserID: "2001", GroupID: "2001",
+			MemoryPerNode: slurm.NumberOf(1), WorkingDirectory: "/tmp", Environment: []string{"A=b"},
 		})
 		if err == nil {
 			return true, client.CancelJobs(t.Context(), id)
