@@ -73,7 +73,7 @@ func againstJobs(t *testing.T, c *slurmtest.Cluster) {
 	for _, request := range []string{"gres/gpu:h200:1", "gres/gpu:a100=1", "gres/gpu:h200:2", "gres/gpu"} {
 		id, err := client.AllocateNow(t.Context(), slurm.JobRequest{
 			Name: "devices", Partition: "ext", External: true, TRESPerNode: request, MinimumNodes: 1, MaximumNodes: 1, CPUsPerTask: 1, Tasks: 1,
-			MemoryPerNode: slurm.NumberOf(10), WorkingDirectory: "/tmp", Environment: []string{"A=b"}, UserID: "2001", GroupID: "2001",
+			MemoryPerNode: slurm.NumberOf(10), WorkingDirectory: "/tmp", Environment: []string{"A=b"},
 		})
 		if err != nil {
 			t.Fatalf("%s: %v", request, err)
