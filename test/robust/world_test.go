@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -15,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
@@ -48,16 +46,12 @@ func newWorld(t *testing.T, nodes int) *world {
 	for i := range nodes {
 		w.addNode(t, fmt.Sprintf("n%d", i))
 	}
-	server.Apply(t, "config", "bridge", "config.yaml")
-	server.Apply(t, "config", "rbac", "bridge", "role.yaml")
-	server.Apply(t, "config", "rbac", "bridge-scheduler", "role.yaml")
-	server.Apply(t, "config", "bridge", "rbac.yaml")
+	profile := server.InstallBridge(t)
 	dir := t.TempDir()
 	settings := fmt.Sprintf("schedulerName: %s\nslurmRestApi: %s\npartition: ext\nmanagedNodeTaint: NoExecute\n", config.DefaultSchedulerName, cluster.URL)
 	write(t, filepath.Join(dir, "bridge.yaml"), settings)
 	schedulerConfig := server.Kubeconfig(t, "slinky", "slurm-bridge-scheduler")
-	write(t, filepath.Join(dir, "scheduler.yaml"), strings.Replace(profile(t, server), "clientConnection:",
-		"clientConnection:\n  kubeconfig: "+schedulerConfig, 1))
+	write(t, filepath.Join(dir, "scheduler.yaml"), profile.With(t, schedulerConfig, "leaderElect: false"))
 	build(t, dir)
 	w.bridge = &program{
 		name: "bridge", argv: []string{
@@ -93,18 +87,6 @@ func write(t *testing.T, path, text string) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// profile returns the scheduler's configuration as it is installed.
-func profile(t *testing.T, server *apitest.Server) string {
-	t.Helper()
-	for _, o := range server.Manifests(t, "config", "bridge", "config.yaml") {
-		if text, ok, _ := unstructured.NestedString(o.Object, "data", "scheduler-config.yaml"); ok {
-			return text
-		}
-	}
-	t.Fatal("config/bridge/config.yaml has no scheduler-config.yaml")
-	return ""
 }
 
 func (w *world) addNode(t *testing.T, name string) {
