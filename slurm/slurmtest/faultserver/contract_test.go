@@ -241,6 +241,9 @@ func (c checker) differ(at, schema string, real, fake any, whole bool) (problems
 		if len(fake) > 0 && kind(fake[0]) == "text" {
 			return nil // words: which ones is Slurm's business
 		}
+		if strings.Contains(at, ".rpcs_by_") {
+			return nil // slurmctld's own count of calls
+		}
 		if len(real) != len(fake) {
 			return []string{fmt.Sprintf("%s: %s has %d elements in a real answer, %d in this server's", c.name, at, len(real), len(fake))}
 		}

@@ -70,15 +70,20 @@ func (m *Model) ping(version string) Answer {
 func (m *Model) diag(now time.Time) Answer {
 	stats := map[string]any{
 		"req_time": when(now), "req_time_start": when(m.Since), "jobs_submitted": m.Submitted, "jobs_started": m.Started,
-		"bf_active": false, "bf_when_last_cycle": when(time.Time{}),
+		"bf_active": false, "bf_when_last_cycle": when(time.Time{}), "job_states_ts": when(time.Time{}),
+		"rpcs_by_message_type": []any{}, "rpcs_by_user": []any{},
+		"schedule_exit": zeros("end_job_queue", "default_queue_depth", "max_job_start", "max_rpc_cnt", "max_sched_time", "licenses"),
+		"bf_exit":       zeros("end_job_queue", "bf_max_job_start", "bf_max_job_test", "bf_max_time", "bf_node_space_size", "state_changed"),
 	}
-	for _, name := range []string{
-		"server_thread_count", "agent_queue_size", "dbd_agent_queue_size",
-		"schedule_cycle_last", "schedule_cycle_max", "schedule_cycle_mean", "schedule_queue_length",
-		"bf_cycle_last", "bf_cycle_max", "bf_cycle_mean", "bf_backfilled_jobs",
-	} {
-		stats[name] = 0
-	}
+	maps.Copy(stats, zeros(
+		"server_thread_count", "agent_count", "agent_thread_count", "agent_queue_size", "dbd_agent_queue_size", "gettimeofday_latency",
+		"schedule_cycle_last", "schedule_cycle_max", "schedule_cycle_mean", "schedule_cycle_sum", "schedule_cycle_total",
+		"schedule_cycle_depth", "schedule_cycle_mean_depth", "schedule_queue_length",
+		"bf_cycle_last", "bf_cycle_max", "bf_cycle_mean", "bf_cycle_sum", "bf_cycle_counter",
+		"bf_backfilled_jobs", "bf_last_backfilled_jobs", "bf_backfilled_het_jobs",
+		"bf_depth_mean", "bf_depth_mean_try", "bf_depth_sum", "bf_depth_try_sum", "bf_last_depth", "bf_last_depth_try",
+		"bf_queue_len", "bf_queue_len_mean", "bf_queue_len_sum", "bf_table_size", "bf_table_size_mean", "bf_table_size_sum",
+	))
 	for name, state := range map[string]string{
 		"jobs_pending": slurm.JobPending, "jobs_running": slurm.JobRunning, "jobs_completed": slurm.JobCompleted,
 		"jobs_canceled": slurm.JobCancelled, "jobs_failed": slurm.JobFailed,
@@ -92,6 +97,15 @@ func (m *Model) diag(now time.Time) Answer {
 		stats[name] = n
 	}
 	return success(field{"statistics", stats})
+}
+
+// zeros are names that are all 0.
+func zeros(names ...string) map[string]any {
+	out := map[string]any{}
+	for _, name := range names {
+		out[name] = 0
+	}
+	return out
 }
 
 func jobJSON(j JobRecord) map[string]any {
