@@ -1,6 +1,7 @@
 package exporter
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -82,17 +83,21 @@ func TestSlurm(t *testing.T) {
 		return out
 	}
 	// Both are of one moment once nothing changes any more: the names all, the values of jobs and nodes.
-	deadline := time.Now().Add(25 * time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 25*time.Second)
+	defer cancel()
+	again := time.NewTicker(100 * time.Millisecond)
+	defer again.Stop()
 	for {
 		ours, theirs := scrape(t, e), native()
 		wrong := compare(ours, theirs)
 		if len(wrong) == 0 && ours["slurm_jobs_running"] == 2 {
 			break
 		}
-		if time.Now().After(deadline) {
+		select {
+		case <-ctx.Done():
 			t.Fatalf("ours and slurmctld's own differ:\n%s", strings.Join(wrong, "\n"))
+		case <-again.C:
 		}
-		time.Sleep(100 * time.Millisecond) //nolint:forbidigo // two pages of two processes: nothing announces that they agree
 	}
 
 	got := scrape(t, e)
