@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
@@ -49,6 +50,28 @@ func (w *world) refusedNode(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// nodesChange: a job that waits may use a node that suits its pod by now.
+func (w *world) nodesChange(t *testing.T) {
+	label := func(node, value string) {
+		t.Helper()
+		patch := fmt.Sprintf(`{"metadata":{"labels":{"disk":%q}}}`, value)
+		if _, err := w.kube.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fast := func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "fast"} }
+	label("w1", "fast")
+	defer func() { label("w1", "slow"); label("w2", "slow") }()
+	w.pod("holds", fast)
+	w.bound(t, "holds")
+	w.pod("waits", fast)
+	w.held(t, "waits", "QueuedInSlurm")
+	label("w2", "fast")
+	if pod := w.bound(t, "waits"); pod.Spec.NodeName != "w2" {
+		t.Errorf("the pod is bound to %s", pod.Spec.NodeName)
+	}
 }
 
 func (w *world) taints(t *testing.T, node string, change func([]corev1.Taint) []corev1.Taint) {

@@ -42,7 +42,8 @@ func (s *Submitter) act(ctx context.Context, o workload.Observed, step workload.
 		}
 		return again, err
 	case workload.StepQueued:
-		return s.hold(ctx, step.Pods, held{reason: reasonQueued, text: s.waiting(step.Job), word: step.Job.Reason})
+		again, err := s.hold(ctx, step.Pods, held{reason: reasonQueued, text: s.waiting(step.Job), word: step.Job.Reason})
+		return again, errors.Join(err, s.reexclude(ctx, o, step))
 	case workload.StepCancel:
 		return 0, s.cancel(ctx, o.Group.Key, step)
 	case workload.StepRejoin:
@@ -123,6 +124,7 @@ func (s *Submitter) submit(ctx context.Context, o workload.Observed, pods []*cor
 	}
 	// The components of a heterogeneous job have ids that follow each other.
 	for i, req := range reqs {
+		s.planned(id+uint32(i), req.view)
 		s.JobChanged(id + uint32(i))
 		if j, ours := s.Index.Get(id + uint32(i)); !ours || j.AdminComment != req.AdminComment {
 			// The id is somebody else's by now: slurmctld lost the job.

@@ -35,6 +35,7 @@ func (s *Submitter) nodesChanged() {
 	s.nodesOld = true
 	s.nodesMu.Unlock()
 	s.retryBlocked()
+	s.retryQueued()
 }
 
 // nodes returns the view of the nodes as they are.

@@ -99,6 +99,10 @@ type Submitter struct {
 	blocked  map[workload.Key]bool
 	told     map[types.UID]told
 	refusals refusals
+	// queued are the workloads with a job that waits; views are the numbers of the views of nodes that
+	// the exclusions of jobs are from.
+	queued map[workload.Key]bool
+	views  map[uint32]uint64
 	// groups is what was told of workloads of several pods, and groupUIDs which there were of a key.
 	groups    map[groupID]groupTold
 	groupUIDs map[workload.Key][]types.UID
@@ -127,6 +131,8 @@ func New(c Config) (*Submitter, error) {
 		blocked:   map[workload.Key]bool{},
 		told:      map[types.UID]told{},
 		refusals:  newRefusals(),
+		queued:    map[workload.Key]bool{},
+		views:     map[uint32]uint64{},
 		groups:    map[groupID]groupTold{},
 		groupUIDs: map[workload.Key][]types.UID{},
 	}
@@ -183,6 +189,9 @@ func (s *Submitter) one(ctx context.Context) bool {
 func (s *Submitter) JobChanged(id uint32) {
 	before, _ := s.Index.Get(id)
 	now, _ := s.Index.Follow(s.View, id)
+	if !now.States.Has(slurm.JobPending) {
+		s.forgetJob(id)
+	}
 	for _, j := range []slurm.Job{before, now} {
 		if mark, ok := workload.Owned(j, s.Index.Cluster()); ok {
 			s.enqueueMark(j, mark)
@@ -225,13 +234,16 @@ func (s *Submitter) reconcile(ctx context.Context, key workload.Key) (time.Durat
 	}
 	var again time.Duration
 	var errs []error
+	queued := false
 	for _, o := range observed {
 		for _, step := range workload.Next(o) {
+			queued = queued || step.Kind == workload.StepQueued
 			after, err := s.act(ctx, o, step)
 			errs = append(errs, err)
 			again = sooner(again, after)
 		}
 	}
+	s.setQueued(key, queued)
 	after, err := s.tellGroups(ctx, key, observed)
 	return sooner(again, after), errors.Join(append(errs, err)...)
 }

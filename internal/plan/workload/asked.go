@@ -52,5 +52,15 @@ func (m Mark) changed(now string) change {
 // change any more, or doesn't.
 func Change(req slurm.JobRequest) slurm.JobRequest {
 	req.UserID, req.GroupID, req.MCSLabel, req.WorkingDirectory, req.Environment = "", "", "", "", nil
+	req.ExcludedNodes = Exclude(req.ExcludedNodes)
 	return req
+}
+
+// Exclude returns the excluded nodes of a change: an empty list would change nothing, one of
+// nobody's name takes all away (measured on Slurm 26.05).
+func Exclude(nodes []string) []string {
+	if len(nodes) == 0 {
+		return []string{""}
+	}
+	return nodes
 }
