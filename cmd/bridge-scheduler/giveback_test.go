@@ -56,12 +56,12 @@ func (w *world) refusedNode(t *testing.T) {
 func (w *world) nodesChange(t *testing.T) {
 	label := func(node, value string) {
 		t.Helper()
-		patch := fmt.Sprintf(`{"metadata":{"labels":{"disk":%q}}}`, value)
+		patch := fmt.Sprintf(`{"metadata":{"labels":{"drive":%q}}}`, value)
 		if _, err := w.kube.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	fast := func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "fast"} }
+	fast := func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"drive": "fast"} }
 	label("w1", "fast")
 	defer func() { label("w1", "slow"); label("w2", "slow") }()
 	w.pod("holds", fast)

@@ -106,7 +106,7 @@ func (p *Plugin) PostFilter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod
 	if s := nodes.Get(a.Node); s != nil && s.Message() != "" {
 		why = s.Message()
 	}
-	p.table.tellRefused(pod, a.Node, why)
+	p.table.refuse(Refusal{pod, a.Node, why})
 	return nil, fwk.NewStatus(fwk.Unschedulable,
 		fmt.Sprintf("Slurm job %d gives node %s, which Kubernetes can't use for the pod now: %s", a.JobID, a.Node, why))
 }

@@ -141,7 +141,7 @@ func TestPluginCannotCall(t *testing.T) {
 	typ := reflect.TypeFor[Table]()
 	for i := range typ.NumField() {
 		switch typ.Field(i).Type {
-		case reflect.TypeFor[sync.RWMutex](), reflect.TypeFor[map[types.UID]entry]():
+		case reflect.TypeFor[sync.RWMutex](), reflect.TypeFor[map[types.UID]entry](), reflect.TypeFor[chan Refusal]():
 		default:
 			t.Errorf("field %s of the table is a %v", typ.Field(i).Name, typ.Field(i).Type)
 		}

@@ -25,11 +25,21 @@ func (a Allocation) Equal(b Allocation) bool {
 // Table holds the allocations of pods that wait to be bound. The submitter
 // writes it and the plugin reads it: it is all that the plugin knows of Slurm.
 type Table struct {
-	mu   sync.RWMutex
-	pods map[types.UID]entry
-	// refused is told of nodes that Kubernetes can't use; it must not block.
-	refused func(pod *corev1.Pod, node, why string)
+	mu      sync.RWMutex
+	pods    map[types.UID]entry
+	refused chan Refusal
 }
+
+// Refusal is a pod that Kubernetes' own filters keep off the node that Slurm gave it.
+type Refusal struct {
+	Pod *corev1.Pod
+	// Node is the Kubernetes node, Why what the filters say.
+	Node, Why string
+}
+
+// refusals is how many refusals wait to be read. What is too much is left out: each attempt to
+// schedule the pod tells of it again.
+const refusals = 1024
 
 type entry struct {
 	allocation Allocation
@@ -39,22 +49,17 @@ type entry struct {
 }
 
 // NewTable returns an empty table.
-func NewTable() *Table { return &Table{pods: map[types.UID]entry{}} }
-
-// OnRefused has f told of pods that can't use the node that Slurm gave them. It is called
-// in scheduling cycles, so f must not block.
-func (t *Table) OnRefused(f func(pod *corev1.Pod, node, why string)) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.refused = f
+func NewTable() *Table {
+	return &Table{pods: map[types.UID]entry{}, refused: make(chan Refusal, refusals)}
 }
 
-func (t *Table) tellRefused(pod *corev1.Pod, node, why string) {
-	t.mu.RLock()
-	f := t.refused
-	t.mu.RUnlock()
-	if f != nil {
-		f(pod, node, why)
+// Refused are pods that can't use the node that Slurm gave them, for who can ask Slurm for another.
+func (t *Table) Refused() <-chan Refusal { return t.refused }
+
+func (t *Table) refuse(r Refusal) {
+	select {
+	case t.refused <- r:
+	default:
 	}
 }
 

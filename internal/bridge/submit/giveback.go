@@ -1,6 +1,7 @@
 package submit
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -96,10 +97,17 @@ func (r *refusals) avoided(key workload.Key, now time.Time) map[string]string {
 	return out
 }
 
-// refusedByKubernetes is told by the plugin that a pod can't use its node.
-func (s *Submitter) refusedByKubernetes(pod *corev1.Pod, node, why string) {
-	if s.refusals.note(pod.UID, node, why, s.Now()) {
-		s.queue.AddAfter(s.Kinds.KeyOf(pod), s.GiveBack)
+// hearRefusals notes what the plugin tells of pods that can't use their nodes, until the context ends.
+func (s *Submitter) hearRefusals(ctx context.Context) {
+	for {
+		select {
+		case r := <-s.Table.Refused():
+			if s.refusals.note(r.Pod.UID, r.Node, r.Why, s.Now()) {
+				s.queue.AddAfter(s.Kinds.KeyOf(r.Pod), s.GiveBack)
+			}
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 

@@ -92,7 +92,6 @@ func Start(ctx context.Context, h Handle, o Options) (*scheduler.Plugin, error) 
 	if err != nil {
 		return nil, err
 	}
-	table.OnRefused(s.refusedByKubernetes)
 	counts.SetState(state{s, view})
 	if err := o.Register(calls, counts); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
@@ -123,6 +122,7 @@ func (s *Submitter) follow(ctx context.Context, view *cache.Cache, lead <-chan s
 			return
 		}
 		go view.Run(ctx)
+		go s.hearRefusals(ctx)
 		s.Run(ctx)
 	}()
 }
