@@ -49,6 +49,7 @@ func TestBridge(t *testing.T) {
 		{"pods know their ranks", w.ranksAreTold},
 		{"a node that no pod can use", w.noUsableNode},
 		{"a node that Kubernetes refuses is given back", w.refusedNode},
+		{"never half a gang beside a daemon", w.neverHalfAGang},
 		{"what a waiting job excludes follows the nodes", w.nodesChange},
 		{"a foreign job is left alone", w.foreignJob},
 		{"what happens while the bridge is away", w.away},

@@ -3,9 +3,11 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
@@ -23,14 +25,7 @@ func (w *world) refusedNode(t *testing.T) {
 	defer w.taints(t, "w1", func(have []corev1.Taint) []corev1.Taint {
 		return slices.DeleteFunc(have, func(h corev1.Taint) bool { return h.Key == taint.Key })
 	})
-	others := func(state string) {
-		for _, name := range []string{"w2", "w3"} {
-			if err := w.slurm.UpdateNode(t.Context(), name, slurm.NodeUpdate{State: state, Reason: "for a test"}); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	others("DRAIN")
+	w.allBut1(t, "DRAIN")
 	w.pod("refused", nil)
 	w.eventually(t, "Slurm gives the node with the taint", func() error {
 		pod, err := w.get("refused")
@@ -39,7 +34,7 @@ func (w *world) refusedNode(t *testing.T) {
 		}
 		return err
 	})
-	others("UNDRAIN")
+	w.allBut1(t, "UNDRAIN")
 	if pod := w.bound(t, "refused"); pod.Spec.NodeName == "w1" {
 		t.Fatal("the pod is bound to a node with a taint that it doesn't tolerate")
 	}
@@ -50,6 +45,45 @@ func (w *world) refusedNode(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// allBut1 sets the state of all nodes but w1 in Slurm.
+func (w *world) allBut1(t *testing.T, state string) {
+	t.Helper()
+	for _, name := range []string{"w2", "w3"} {
+		if err := w.slurm.UpdateNode(t.Context(), name, slurm.NodeUpdate{State: state, Reason: "for a test"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// neverHalfAGang: what pods without a job take of a node isn't known to Slurm, so that Kubernetes
+// would bind one member and refuse the other. Both go elsewhere together.
+func (w *world) neverHalfAGang(t *testing.T) {
+	w.pod("daemon", func(p *corev1.Pod) {
+		p.Spec.SchedulerName, p.Spec.NodeName = "default-scheduler", "w1"
+	})
+	w.allBut1(t, "DRAIN")
+	w.gang(t, "half", 2, v1beta1.AnnotationExclusive, "false")
+	for _, name := range []string{"half-0", "half-1"} {
+		w.pod(name, func(p *corev1.Pod) {
+			member("half")(p)
+			p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("2")
+		})
+	}
+	if text := w.held(t, "half-0", "NodeStillOccupied"); !strings.Contains(text, "too little cpu") {
+		t.Errorf("the pod says %q", text)
+	}
+	for _, name := range []string{"half-0", "half-1"} {
+		if pod, err := w.get(name); err != nil || pod.Spec.NodeName != "" {
+			t.Errorf("%s is bound to %q (%v), and there is no room for both", name, pod.Spec.NodeName, err)
+		}
+	}
+	w.allBut1(t, "UNDRAIN")
+	p0, p1 := w.bound(t, "half-0"), w.bound(t, "half-1")
+	if p0.Spec.NodeName == "w1" || p1.Spec.NodeName == "w1" {
+		t.Errorf("the pods are bound to %s and %s", p0.Spec.NodeName, p1.Spec.NodeName)
+	}
 }
 
 // nodesChange: a job that waits may use a node that suits its pod by now.

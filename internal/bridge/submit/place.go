@@ -42,6 +42,16 @@ func (s *Submitter) place(ctx context.Context, key workload.Key, step workload.S
 	if step.Reason = cmp.Or(s.stale(step, placed), s.giveBack(key, step, placed)); step.Reason != "" {
 		return 0, s.cancel(ctx, key, step)
 	}
+	if node, why := s.crowded(step, placed); why != "" {
+		// All or none: one that is bound couldn't be taken back.
+		for _, pod := range step.Pods {
+			if placed[pod.UID].Node == node {
+				s.refusals.note(pod.UID, node, why, s.Now())
+			}
+		}
+		_, err := s.hold(ctx, step.Pods, held{reason: reasonOccupied, text: fmt.Sprintf("Slurm job %d has node %s, and Kubernetes has %s", step.Job.ID, node, why)})
+		return clashRetry, err
+	}
 	job := s.memberships(step, layout, placed)
 	slots := make(chan struct{}, patchers)
 	errs := make([]error, len(step.Pods))
