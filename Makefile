@@ -45,11 +45,7 @@ robust: bin/slinky ## Kill and freeze each process of the bridge during 500 work
 bench: ## Measure the bridge beside the stock scheduler and bare Slurm (as root)
 	@hack/bench-bridge.sh
 
-microrobust: bin/slinky ## Kill and freeze each process of the bridge during 500 workloads (as root; SEED=n)
-	@SLINKY_TEST_APISERVER=1 KUBEBUILDER_ASSETS=$$(bin/slinky tools envtest) SLINKY_TEST_SLURM=1 SLINKY_TEST_ROBUST=$(or $(SEED),1) \
-		go test -count=1 -v -timeout 30m ./test/robust
-
-bench: ## Run the packages' own benchmarks
+microbench: ## Run the packages' own benchmarks
 	@hack/bench.sh
 
 # The go command knows best what is up to date.
