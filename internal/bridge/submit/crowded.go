@@ -27,7 +27,7 @@ func (s *Submitter) crowded(step workload.Step, placed map[types.UID]placement.G
 		if err != nil {
 			continue // Kubernetes' filters say so
 		}
-		free := n.Status.Allocatable.DeepCopy()
+		free := n.Status.Allocatable
 		taken, err := s.used(name)
 		if err != nil {
 			continue
@@ -57,7 +57,7 @@ func (s *Submitter) othersOn(node string, but []*corev1.Pod) []*corev1.Pod {
 	var out []*corev1.Pod
 	for _, obj := range objs {
 		pod := obj.(*corev1.Pod)
-		if pod.Spec.NodeName == node && !workload.Terminal(pod) && !slices.ContainsFunc(but, func(p *corev1.Pod) bool { return p.UID == pod.UID }) {
+		if !slices.ContainsFunc(but, func(p *corev1.Pod) bool { return p.UID == pod.UID }) {
 			out = append(out, pod)
 		}
 	}

@@ -81,11 +81,7 @@ func (s *Submitter) used(node string) (corev1.ResourceList, error) {
 	}
 	used := corev1.ResourceList{}
 	for _, obj := range pods {
-		for name, q := range resource.PodRequests(obj.(*corev1.Pod), resource.PodResourcesOptions{}) {
-			sum := used[name]
-			sum.Add(q)
-			used[name] = sum
-		}
+		add(used, resource.PodRequests(obj.(*corev1.Pod), resource.PodResourcesOptions{}))
 	}
 	return used, nil
 }
