@@ -98,7 +98,7 @@ func e2e(ctx context.Context, r *runner) []result {
 	results := []result{up}
 	if up.outcome == passed {
 		results = append(results, r.goTest(ctx, "e2e", true, []string{"SLINKY_TEST_BOX=" + boxName},
-			"-count=1", "-v", "-timeout=30m", "./test/e2e/...")...)
+			"-count=1", "-v", "-timeout=45m", "./test/e2e/...")...)
 	}
 	return append(results, r.takeDown(ctx, slinky, boxes, before)...)
 }

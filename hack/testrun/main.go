@@ -21,7 +21,7 @@ func main() {
 	var limit time.Duration
 	flag.StringVar(&only, "stages", "", "comma-separated stages to run (default all): "+strings.Join(stageNames(), ","))
 	flag.StringVar(&artifacts, "artifacts", "", "folder for the logs (default a new one below the temporary folder)")
-	flag.DurationVar(&limit, "timeout", 58*time.Minute, "end everything after this time, and still clean up")
+	flag.DurationVar(&limit, "timeout", 80*time.Minute, "end everything after this time, and still clean up")
 	flag.Parse()
 	// A CI system that gives up sends SIGTERM: the box must not stay behind.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
