@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -32,30 +30,9 @@ type suite struct {
 	server   *apitest.Server
 	admin    client.Client
 	bridge   client.Client
-	warnings *warnings
+	warnings *apitest.Warnings
 	args     []string
 	stop     func()
-}
-
-// warnings collects what the API server says beside its answers.
-type warnings struct {
-	mu   sync.Mutex
-	said []string
-}
-
-// HandleWarningHeader implements rest.WarningHandler.
-func (w *warnings) HandleWarningHeader(_ int, _, text string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.said = append(w.said, text)
-}
-
-func (w *warnings) take() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	out := strings.Join(w.said, "\n")
-	w.said = nil
-	return out
 }
 
 // settings of the bridge: two managed namespaces, rules for all in a ConfigMap.
@@ -69,7 +46,7 @@ policyConfigMap: slurm-bridge-policy
 
 func TestAPIServer(t *testing.T) {
 	server := apitest.Start(t, "feature-gates=GenericWorkload=true", "runtime-config=scheduling.k8s.io/v1beta1=true")
-	s := &suite{server: server, warnings: &warnings{}}
+	s := &suite{server: server, warnings: &apitest.Warnings{}}
 	config := rest.CopyConfig(server.Config)
 	config.WarningHandler = s.warnings
 	var err error
@@ -85,14 +62,14 @@ func TestAPIServer(t *testing.T) {
 	server.Bind(t, "slinky", "slurm-bridge-admission", "slurm-bridge-admission")
 	server.Bind(t, "slinky", "slurm-bridge-scheduler", "slurm-bridge-scheduler")
 	server.BindRole(t, "slinky", "slurm-bridge-admission", "slurm-bridge-admission")
-	port := freePort(t)
+	port := apitest.FreePort(t)
 	s.redirect(t, port)
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s.args = []string{
-		"--config=" + file, fmt.Sprintf("--server-addr=127.0.0.1:%d", port), fmt.Sprintf("--health-probe-bind-address=127.0.0.1:%d", freePort(t)),
+		"--config=" + file, fmt.Sprintf("--server-addr=127.0.0.1:%d", port), fmt.Sprintf("--health-probe-bind-address=127.0.0.1:%d", apitest.FreePort(t)),
 		"--namespace=slinky", "--cert-secret=slurm-bridge-admission-tls", "--leader-elect",
 		"--kubeconfig=" + server.Kubeconfig(t, "slinky", "slurm-bridge-admission"), "--zap-log-level=error",
 	}
@@ -119,16 +96,6 @@ func TestAPIServer(t *testing.T) {
 	t.Run("owners", s.testOwners)
 	t.Run("rules", s.testRules)
 	t.Run("away", s.testAway)
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 // redirect leads calls of the Service here.
@@ -165,21 +132,9 @@ func (s *suite) start(t *testing.T) {
 // await waits until admission is asked and answers.
 func (s *suite) await(t *testing.T) {
 	t.Helper()
-	s.eventually(t, "admission answers", func() error {
+	apitest.Eventually(t, time.Minute, "admission answers", func() error {
 		return s.admin.Create(t.Context(), pod("managed", "probe"), client.DryRunAll)
 	})
-}
-
-func (s *suite) eventually(t *testing.T, what string, ok func() error) {
-	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		last = ok()
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("never: %s; at last: %v", what, last)
-	}
 }
 
 func (s *suite) create(t *testing.T, o client.Object) {

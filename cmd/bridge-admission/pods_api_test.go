@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/slinky-hpc/slinky/internal/apitest"
 )
 
 func variable(p *corev1.Pod, name string) string {
@@ -126,9 +129,9 @@ func (s *suite) testRefusals(t *testing.T) {
 		})
 	}
 	t.Run("the prefix of old releases", func(t *testing.T) {
-		s.warnings.take()
+		s.warnings.Take()
 		refused(t, s.admin.Create(t.Context(), pod("free", "p", annotated("slinky.slurm.net/account", "physics")), client.DryRunAll), "")
-		if said := s.warnings.take(); !strings.Contains(said, "have no effect") || !strings.Contains(said, "slinky.slurm.net/account") {
+		if said := s.warnings.Take(); !strings.Contains(said, "have no effect") || !strings.Contains(said, "slinky.slurm.net/account") {
 			t.Errorf("warnings: %q", said)
 		}
 	})
@@ -218,7 +221,7 @@ func (s *suite) testRules(t *testing.T) {
 	} {
 		rules.Data[step.key] = step.text
 		s.update(t, rules)
-		s.eventually(t, step.text+" counts", func() error {
+		apitest.Eventually(t, time.Minute, step.text+" counts", func() error {
 			err := asRoot()
 			if step.want != "" && err != nil && strings.Contains(err.Error(), step.want) {
 				return nil
@@ -230,7 +233,7 @@ func (s *suite) testRules(t *testing.T) {
 	if err := s.admin.Delete(t.Context(), rules); err != nil {
 		t.Fatal(err)
 	}
-	s.eventually(t, "without the ConfigMap nothing is allowed", func() error {
+	apitest.Eventually(t, time.Minute, "without the ConfigMap nothing is allowed", func() error {
 		err := s.admin.Create(t.Context(), pod("free", "p"), client.DryRunAll)
 		if err != nil && strings.Contains(err.Error(), "doesn't exist") {
 			return nil

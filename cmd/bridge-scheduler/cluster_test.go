@@ -249,21 +249,7 @@ var errWait = errors.New("not yet")
 // eventually waits until check returns nil, and fails the test if it doesn't.
 func (w *world) eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
-	deadline := time.NewTimer(w.patience)
-	defer deadline.Stop()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			t.Fatalf("%s: %v", what, err)
-		}
-	}
+	apitest.Eventually(t, w.patience, what, check)
 }
 
 func (w *world) get(name string) (*corev1.Pod, error) {

@@ -3,8 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,33 +25,12 @@ import (
 	"github.com/slinky-hpc/slinky/internal/operator"
 )
 
-// warnings collects what the API server says beside its answers.
-type warnings struct {
-	mu   sync.Mutex
-	said []string
-}
-
-// HandleWarningHeader implements rest.WarningHandler.
-func (w *warnings) HandleWarningHeader(_ int, _, text string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.said = append(w.said, text)
-}
-
-func (w *warnings) take() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	out := strings.Join(w.said, "\n")
-	w.said = nil
-	return out
-}
-
 // suite is a webhook that an API server calls as it would in production: by the Service's
 // name, with the certificate that the webhook made, and the webhook has no other rights than
 // its own roles.
 type suite struct {
 	admin    client.Client
-	warnings *warnings
+	warnings *apitest.Warnings
 	server   *apitest.Server
 	args     []string
 	stop     func()
@@ -64,17 +42,17 @@ func TestAPIServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &suite{server: server, warnings: &warnings{}}
+	s := &suite{server: server, warnings: &apitest.Warnings{}}
 	config := rest.CopyConfig(server.Config)
 	config.WarningHandler = s.warnings
 	if s.admin, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		t.Fatal(err)
 	}
 	server.Chart(t, "slinky", "slurm-operator", "certManager.enabled=false", "certManager.secretName=slurm-operator-webhook-tls")
-	port := freePort(t)
+	port := apitest.FreePort(t)
 	s.redirect(t, port)
 	s.args = []string{
-		fmt.Sprintf("--server-addr=127.0.0.1:%d", port), fmt.Sprintf("--health-addr=127.0.0.1:%d", freePort(t)),
+		fmt.Sprintf("--server-addr=127.0.0.1:%d", port), fmt.Sprintf("--health-addr=127.0.0.1:%d", apitest.FreePort(t)),
 		"--namespace=slinky", "--cert-secret=slurm-operator-webhook-tls", "--leader-elect", "--leader-elect-namespace=slinky",
 		"--kubeconfig=" + server.Kubeconfig(t, "slinky", "slurm-operator-webhook"), "--zap-log-level=error",
 	}
@@ -91,16 +69,6 @@ func TestAPIServer(t *testing.T) {
 	t.Run("bindings", s.testBindings)
 	t.Run("certificate", s.testCertificate)
 	t.Run("away", s.testAway)
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 // redirect leads calls of the Service here, and makes a webhook that doesn't answer count as
@@ -149,23 +117,14 @@ func (s *suite) start(t *testing.T) {
 // await waits until the webhook is asked and answers.
 func (s *suite) await(t *testing.T) {
 	t.Helper()
-	s.eventually(t, "the webhook answers", func() (string, bool) {
+	apitest.Eventually(t, time.Minute, "the webhook refuses", func() error {
 		err := s.admin.Create(t.Context(), object(t, "NodeSet", "probe", `{"controllerRef":{"name":"c"},"template":{"spec":{"hostname":"Bad_Name"}}}`), client.DryRunAll)
-		return fmt.Sprint(err), apierrors.IsInvalid(err)
+		if !apierrors.IsInvalid(err) {
+			return fmt.Errorf("a bad host name: %v", err)
+		}
+		return nil
 	})
-	s.warnings.take()
-}
-
-func (s *suite) eventually(t *testing.T, what string, ok func() (string, bool)) {
-	t.Helper()
-	last := ""
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(context.Context) (done bool, err error) {
-		last, done = ok()
-		return done, nil
-	})
-	if err != nil {
-		t.Fatalf("never: %s; at last: %s", what, last)
-	}
+	s.warnings.Take()
 }
 
 func (s *suite) create(t *testing.T, o client.Object) {
@@ -216,10 +175,10 @@ func (s *suite) ask(t *testing.T, q question) {
 		err = s.admin.Create(t.Context(), u, client.DryRunAll)
 	} else {
 		s.create(t, u)
-		s.warnings.take()
+		s.warnings.Take()
 		err = s.admin.Patch(t.Context(), u, client.RawPatch(types.MergePatchType, []byte(q.patch)), client.DryRunAll)
 	}
-	said := s.warnings.take()
+	said := s.warnings.Take()
 	switch {
 	case q.refused == "" && err != nil:
 		t.Errorf("refused: %v", err)
@@ -285,7 +244,7 @@ func (s *suite) testControllers(t *testing.T) {
 		if err := s.admin.Patch(t.Context(), u, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"extraConf":"KillWait=3"}}`))); err != nil {
 			t.Error(err)
 		}
-		if said := s.warnings.take(); !strings.Contains(said, `there is no ConfigMap "good"`) {
+		if said := s.warnings.Take(); !strings.Contains(said, `there is no ConfigMap "good"`) {
 			t.Errorf("warnings: %q", said)
 		}
 	})
@@ -294,7 +253,7 @@ func (s *suite) testControllers(t *testing.T) {
 func (s *suite) testNodeSets(t *testing.T) {
 	s.create(t, object(t, "Controller", "cluster", `{`+keys+`}`))
 	s.create(t, object(t, "NodeSet", "gpu-one", `{"controllerRef":{"name":"cluster"},"replicas":12,"template":{"spec":{"hostname":"gpu"}}}`))
-	s.warnings.take()
+	s.warnings.Take()
 	in := `"controllerRef":{"name":"cluster"}`
 	cases := map[string]question{
 		"check 6: maxUnavailable 0":          {spec: `{` + in + `,"updateStrategy":{"rollingUpdate":{"maxUnavailable":0}}}`, refused: "at least 1"},
@@ -406,12 +365,17 @@ func (s *suite) testCertificate(t *testing.T) {
 		if err := s.admin.Delete(t.Context(), secret); err != nil {
 			t.Fatal(err)
 		}
-		s.eventually(t, "there is a Secret with both authorities", func() (string, bool) {
-			err := s.admin.Get(t.Context(), client.ObjectKeyFromObject(secret), secret)
+		apitest.Eventually(t, time.Minute, "a Secret with both authorities", func() error {
+			if err := s.admin.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil {
+				return err
+			}
 			if created := s.admin.Create(t.Context(), object(t, "Token", "probe", `{"username":"u","jwtKeyRef":{"name":"j","key":"k"}}`), client.DryRunAll); created != nil {
 				t.Errorf("meanwhile what is right was refused: %v", created)
 			}
-			return fmt.Sprint(err), err == nil && strings.HasSuffix(string(secret.Data["ca.crt"]), before) && string(secret.Data["ca.crt"]) != before
+			if now := string(secret.Data["ca.crt"]); now == before || !strings.HasSuffix(now, before) {
+				return errors.New("it has no second authority")
+			}
+			return nil
 		})
 	})
 }

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/slinky-hpc/slinky/internal/apitest"
 	"github.com/slinky-hpc/slinky/internal/plan/workload"
 	"github.com/slinky-hpc/slinky/slurm"
 )
@@ -15,7 +16,7 @@ import (
 // quiet waits until no pod and no job is left: no job without its owner, none that waits for nobody.
 func (w *world) quiet(t *testing.T) {
 	t.Helper()
-	eventually(t, time.Minute, "no pod and no job is left", func() error {
+	apitest.Eventually(t, time.Minute, "no pod and no job is left", func() error {
 		pods, err := w.kube.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
+	"github.com/slinky-hpc/slinky/internal/apitest"
 	"github.com/slinky-hpc/slinky/internal/bridge/config"
 	"github.com/slinky-hpc/slinky/slurm/tres"
 )
@@ -249,7 +250,7 @@ func (u *users) finished() int {
 func (u *users) progress(t *testing.T, n int) {
 	t.Helper()
 	goal := min(u.finished()+n, u.total)
-	eventually(t, 2*time.Minute, fmt.Sprintf("%d workloads are done", goal), func() error {
+	apitest.Eventually(t, 2*time.Minute, fmt.Sprintf("%d workloads are done", goal), func() error {
 		if have := u.finished(); have < goal {
 			return fmt.Errorf("%w: %d", errWait, have)
 		}
@@ -261,7 +262,7 @@ func (u *users) progress(t *testing.T, n int) {
 func (u *users) finish(t *testing.T) {
 	t.Helper()
 	start := time.Now()
-	eventually(t, 5*time.Minute, "all workloads are done", func() error {
+	apitest.Eventually(t, 5*time.Minute, "all workloads are done", func() error {
 		if have := u.finished(); have < u.total {
 			return fmt.Errorf("%w: %d of %d", errWait, have, u.total)
 		}

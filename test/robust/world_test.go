@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -182,23 +181,3 @@ func (p *program) tail() string {
 }
 
 var errWait = errors.New("not yet")
-
-// eventually waits until check returns nil, and fails the test if it doesn't.
-func eventually(t *testing.T, limit time.Duration, what string, check func() error) {
-	t.Helper()
-	deadline := time.NewTimer(limit)
-	defer deadline.Stop()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			t.Fatalf("%s: %v", what, err)
-		}
-	}
-}
