@@ -46,6 +46,15 @@ func (w *Written) Deleted(uid types.UID, now time.Time) {
 	delete(w.made, uid)
 }
 
+// Gone forgets a pod that an informer has seen end: also one that came and went
+// between two looks of Apply, which would wait for it in vain.
+func (w *Written) Gone(uid types.UID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.made, uid)
+	delete(w.deleted, uid)
+}
+
 // Apply brings the pods of an owner, as the informers have them, to what was written since.
 func (w *Written) Apply(owner types.UID, pods []corev1.Pod, now time.Time) []corev1.Pod {
 	w.mu.Lock()

@@ -48,6 +48,7 @@ func TestWritten(t *testing.T) {
 		"deleted and shown":             {func(w *Written) { w.Deleted("1", now) }, []corev1.Pod{leaving, b}, 0, []string{"-a", "b"}},
 		"deleted, and gone":             {func(w *Written) { w.Deleted("1", now) }, []corev1.Pod{b}, 0, []string{"b"}},
 		"made and deleted":              {func(w *Written) { w.Made(&b, now); w.Deleted("2", now) }, []corev1.Pod{a}, 0, []string{"a"}},
+		"made, came and went":           {func(w *Written) { w.Made(&b, now); w.Gone("2") }, []corev1.Pod{a}, 0, []string{"a"}},
 		"its name has another pod":      {func(w *Written) { w.Made(&b, now) }, []corev1.Pod{ownedPod("b", "3", "set")}, 0, []string{"b"}},
 		"made anew, old one is leaving": {func(w *Written) { w.Deleted("1", now) }, []corev1.Pod{ownedPod("a", "9", "set")}, 0, []string{"a"}},
 	}

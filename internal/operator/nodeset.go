@@ -11,9 +11,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -52,6 +54,13 @@ func (r *nodeSetReconciler) setup(mgr ctrl.Manager, slurmChanged chan event.Gene
 	if err != nil {
 		return fmt.Errorf("index pods by node: %w", err)
 	}
+	pods, err := mgr.GetCache().GetInformer(context.Background(), &corev1.Pod{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watch pods: %w", err)
+	}
+	if _, err := pods.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: r.podGone}); err != nil {
+		return fmt.Errorf("watch the end of pods: %w", err)
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&v1beta1.NodeSet{}).
 		Owns(&corev1.Pod{}).Owns(&corev1.ConfigMap{}).
@@ -63,6 +72,16 @@ func (r *nodeSetReconciler) setup(mgr ctrl.Manager, slurmChanged chan event.Gene
 		WatchesRawSource(source.Channel(slurmChanged, requests(ofController))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: r.workers(v1beta1.KindNodeSet), ReconciliationTimeout: reconcileTimeout}).
 		Complete(r)
+}
+
+// podGone takes the pod that an informer has seen end, or what it knew last of it.
+func (r *nodeSetReconciler) podGone(o any) {
+	if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+		o = last.Obj
+	}
+	if pod, ok := o.(*corev1.Pod); ok {
+		r.written.Gone(pod.UID)
+	}
 }
 
 func (r *nodeSetReconciler) find(ctx context.Context, namespace string, match func(*v1beta1.NodeSet) bool) ([]types.NamespacedName, error) {
