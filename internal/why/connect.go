@@ -31,11 +31,8 @@ type Slurmrestd struct {
 	Token, KeyFile, User string
 }
 
-// The bridge's objects that say where its Slurm is.
-const (
-	configMap = "slurm-bridge-config"
-	keySecret = "slurm-jwt"
-)
+// configMap is the bridge's object that says where its Slurm is.
+const configMap = "slurm-bridge-config"
 
 // bridge is what the installed bridge says about itself.
 type bridge struct {
@@ -111,17 +108,11 @@ func (r Slurmrestd) tokens(ctx context.Context, kube kubernetes.Interface, b bri
 	user := cmp.Or(r.User, "slurm")
 	switch {
 	case r.Token != "":
-		return rest.StaticToken(strings.TrimPrefix(strings.TrimSpace(r.Token), "SLURM_JWT=")), nil
+		return rest.StaticToken(plainToken(r.Token)), nil
 	case r.KeyFile != "":
 		return rest.TokensFromKey(rest.KeyConfig{KeyFile: r.KeyFile, User: user})
-	case b.namespace == "":
-		return nil, errors.New("no token for Slurm: set SLURM_JWT to what \"scontrol token\" prints")
 	}
-	secret, err := kube.CoreV1().Secrets(b.namespace).Get(ctx, keySecret, metav1.GetOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("no token for Slurm: set SLURM_JWT to what \"scontrol token\" prints (the bridge's key can't be read: %w)", err)
-	}
-	return rest.TokensFromKey(rest.KeyConfig{Key: secret.Data["jwt.key"], User: user})
+	return b.tokens(ctx, kube, user)
 }
 
 // throughAPIServer returns how to reach a Service of the cluster through its API

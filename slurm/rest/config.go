@@ -2,14 +2,11 @@ package rest
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -49,7 +46,7 @@ type Config struct {
 
 	// CAFile has the certificates that sign slurmrestd's; the system's by default.
 	CAFile string
-	// CertFile and KeyFile are the client's certificate. They are read at each handshake, so they may be renewed.
+	// CertFile and KeyFile are the client's certificate. All three files are read for each new connection, so they may be renewed.
 	CertFile, KeyFile string
 
 	// Dial connects to slurmrestd in another way than by its address, such as through a tunnel. It isn't used for a unix socket.
@@ -129,8 +126,8 @@ func (c Config) endpoints() ([]*url.URL, *http.Transport, error) {
 		if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.HasPrefix(c.URL, "unix:") {
 			return nil, nil, fmt.Errorf("slurmrestd %q to fall back to: it and the first need http://host:port or https://host:port", text)
 		}
-		if u.Scheme == "https" && transport.TLSClientConfig == nil {
-			if transport.TLSClientConfig, err = c.tls(); err != nil {
+		if u.Scheme == "https" && transport.DialTLSContext == nil {
+			if err := c.secure(transport); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -150,7 +147,6 @@ func (c Config) endpoint() (*url.URL, *http.Transport, error) {
 		DialContext:         dialer.DialContext,
 		MaxIdleConnsPerHost: c.Concurrency,
 		IdleConnTimeout:     90 * time.Second,
-		TLSHandshakeTimeout: 5 * time.Second,
 	}
 	if c.Dial != nil {
 		t.DialContext = c.Dial
@@ -164,40 +160,11 @@ func (c Config) endpoint() (*url.URL, *http.Transport, error) {
 		u = &url.URL{Scheme: "http", Host: "localhost"}
 	case u.Scheme == "http" && u.Host != "":
 	case u.Scheme == "https" && u.Host != "":
-		if t.TLSClientConfig, err = c.tls(); err != nil {
+		if err := c.secure(t); err != nil {
 			return nil, nil, err
 		}
 	default:
 		return nil, nil, fmt.Errorf("URL of slurmrestd %q: need http://host:port, https://host:port or unix:///path", c.URL)
 	}
 	return u, t, nil
-}
-
-func (c Config) tls() (*tls.Config, error) {
-	out := &tls.Config{MinVersion: tls.VersionTLS12}
-	if c.CAFile != "" {
-		pem, err := os.ReadFile(c.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("CA certificates of slurmrestd: %w", err)
-		}
-		out.RootCAs = x509.NewCertPool()
-		if !out.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("CA certificates of slurmrestd: no certificate in %s", c.CAFile)
-		}
-	}
-	if c.CertFile == "" && c.KeyFile == "" {
-		return out, nil
-	}
-	load := func() (*tls.Certificate, error) {
-		cert, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("client certificate for slurmrestd: %w", err)
-		}
-		return &cert, nil
-	}
-	if _, err := load(); err != nil {
-		return nil, err
-	}
-	out.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
-	return out, nil
 }

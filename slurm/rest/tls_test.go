@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,6 +68,43 @@ func TestClientCertificateIsReadAgain(t *testing.T) {
 	if len(seen) != 2 || seen[0] != "first" || seen[1] != "second" {
 		t.Errorf("the server saw %v", seen)
 	}
+}
+
+// TestAuthorityIsReadAgain has slurmrestd's authority replaced between two connections,
+// and each thing that can be wrong with a certificate told in a sentence.
+func TestAuthorityIsReadAgain(t *testing.T) {
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answerJSON(w, 200, noStates) }))
+	defer s.Close()
+	plain := httptest.NewServer(s.Config.Handler)
+	defer plain.Close()
+	dir := t.TempDir()
+	ca := filepath.Join(dir, "ca.pem")
+	writeCertificate(t, ca, filepath.Join(dir, "unused.key"), "another")
+	client := func(url string) *Client {
+		c, err := New(Config{URL: url, Tokens: StaticToken("t"), Version: "v0.0.45", CAFile: ca, Retries: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	refused := func(c *Client, want string) {
+		t.Helper()
+		if _, err := c.JobStates(t.Context()); !errors.Is(err, slurm.ErrUnavailable) || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error is %v, and should say %q", err, want)
+		}
+	}
+	c := client(s.URL)
+	refused(c, "slurmrestd's certificate is signed by none of the authorities in "+ca)
+	if err := os.WriteFile(ca, []byte("nothing"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused(c, "no certificate in "+ca)
+	writePEM(t, ca, "CERTIFICATE", s.Certificate().Raw)
+	if _, err := c.JobStates(t.Context()); err != nil {
+		t.Errorf("with its authority: %v", err)
+	}
+	refused(client(strings.Replace(s.URL, "127.0.0.1", "localhost", 1)), "is for another name than that of its URL")
+	refused(client(strings.Replace(plain.URL, "http:", "https:", 1)), "speaks no TLS at this port")
 }
 
 func writeCertificate(t *testing.T, cert, key, name string) {

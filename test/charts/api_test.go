@@ -23,6 +23,8 @@ import (
 type cluster struct {
 	admin      client.Client
 	kubeconfig string
+	// authority is a certificate in PEM.
+	authority []byte
 }
 
 func TestAPIServer(t *testing.T) {
@@ -34,10 +36,11 @@ func TestAPIServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{admin: admin, kubeconfig: server.AdminKubeconfig(t)}
+	c := &cluster{admin: admin, kubeconfig: server.AdminKubeconfig(t), authority: config.CAData}
 	t.Run("accepted", c.testAccepted)
 	t.Run("check 53: keys", c.testKeys)
 	t.Run("unchanged", c.testUnchanged)
+	t.Run("unchanged bridge", c.testBridgeUnchanged)
 }
 
 func (c *cluster) helm(t *testing.T, values string, args ...string) {

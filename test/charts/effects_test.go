@@ -239,7 +239,7 @@ func TestNewChartVersionChangesNothing(t *testing.T) {
 // S165: whatever section is taken away, nothing but a sentence comes out.
 func TestMissingSections(t *testing.T) {
 	helm(t)
-	for _, name := range []string{"slurm", "slurm-operator"} {
+	for _, name := range []string{"slurm", "slurm-operator", "slurm-bridge"} {
 		base := read(t, "testdata", name, "everything.yaml")
 		for _, path := range sections(defaultsOf(t, name), nil) {
 			t.Run(name+"/"+strings.Join(path, "."), func(t *testing.T) {

@@ -21,11 +21,18 @@
 {{- if and $s.slurmTLS.caConfigMap $s.slurmTLS.caSecret -}}
 {{- fail "sharedConfig.slurmTLS has both caConfigMap and caSecret: leave one of them empty" -}}
 {{- end -}}
+{{- $secure := false -}}
+{{- range append ($s.slurmRestApiFallbacks | default list) ($s.slurmRestApi | default "") -}}
+{{- $secure = or $secure (hasPrefix "https:" .) -}}
+{{- end -}}
+{{- if and (or $s.slurmTLS.caConfigMap $s.slurmTLS.caSecret $s.slurmTLS.clientSecret) (not $secure) -}}
+{{- fail "sharedConfig.slurmTLS is set, but sharedConfig.slurmRestApi begins with http: and no fallback with https:" -}}
+{{- end -}}
 {{- if and .Values.policy.rules .Values.policy.configMap -}}
 {{- fail "policy has both rules and configMap: leave one of them empty" -}}
 {{- end -}}
 {{- range $key, $_ := $s.extraConfig -}}
-{{- if has (lower $key) (list "schedulername" "slurmrestapi" "slurmrestapifallbacks" "slurmtls" "partition" "mcslabel" "managednamespaces" "managednamespaceselector" "managednodetaint" "managedslurmdnodes" "environment" "policy" "policyconfigmap") -}}
+{{- if has (lower $key) (list "schedulername" "slurmrestapi" "slurmrestapifallbacks" "slurmtls" "partition" "mcslabel" "managednamespaces" "managednamespaceselector" "managednodetaint" "managedslurmdnodes" "environment" "policy" "policyconfigmap" "ownerkinds") -}}
 {{- fail (printf "sharedConfig.extraConfig has %s, which has a value of its own in this chart" $key) -}}
 {{- end -}}
 {{- end -}}

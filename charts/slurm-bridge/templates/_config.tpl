@@ -24,6 +24,9 @@
 {{- with $s.slurmRestApiFallbacks -}}
 {{- $_ := set $out "slurmRestApiFallbacks" . -}}
 {{- end -}}
+{{- with $s.ownerKinds -}}
+{{- $_ := set $out "ownerKinds" . -}}
+{{- end -}}
 {{- $tls := dict -}}
 {{- if or $s.slurmTLS.caConfigMap $s.slurmTLS.caSecret -}}
 {{- $_ := set $tls "caFile" (printf "/etc/slurm-tls/ca/%s" ($s.slurmTLS.caKey | default "ca.crt")) -}}

@@ -24,6 +24,16 @@ metadata:
   {{- include "bridge.roleMetadata" (dict "args" $args "cluster" $cluster) | nindent 2 }}
 rules:
   {{- include "bridge.rules" (dict "args" $args "rules" $role.rules) | nindent 2 }}
+  {{- if and $cluster (eq $args.component "scheduler") }}
+  {{- range $args.root.Values.sharedConfig.ownerKinds }}
+  - apiGroups:
+      - {{ .group | default "" | quote }}
+    resources:
+      - {{ .resource }}
+    verbs:
+      - get
+  {{- end }}
+  {{- end }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: {{ $role.kind }}Binding

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -63,7 +64,7 @@ type Config struct {
 type SlurmTLS struct {
 	// CAFile has the certificates that sign slurmrestd's; the system's by default.
 	CAFile string `json:"caFile"`
-	// CertFile and KeyFile are what we show slurmrestd. They are read at each handshake.
+	// CertFile and KeyFile are what we show slurmrestd. All three files are read for each new connection.
 	CertFile string `json:"certFile"`
 	KeyFile  string `json:"keyFile"`
 }
@@ -147,6 +148,9 @@ func (c Config) check() error {
 	if (c.SlurmTLS.CertFile == "") != (c.SlurmTLS.KeyFile == "") {
 		errs = append(errs, errors.New("slurmTLS has one of certFile and keyFile: set both, or none"))
 	}
+	if c.SlurmTLS != (SlurmTLS{}) && !slices.ContainsFunc(append([]string{c.SlurmRestAPI}, c.SlurmRestAPIFallbacks...), secure) {
+		errs = append(errs, errors.New("slurmTLS is set, but no URL of slurmrestd begins with https:, so tokens would go unprotected"))
+	}
 	switch c.ManagedNodeTaint {
 	case string(corev1.TaintEffectNoExecute), string(corev1.TaintEffectNoSchedule), TaintNone:
 	default:
@@ -169,6 +173,8 @@ func (c Config) check() error {
 	}
 	return errors.Join(errs...)
 }
+
+func secure(address string) bool { return strings.HasPrefix(strings.ToLower(address), "https:") }
 
 func checkURL(key, value string) error {
 	if u, err := url.Parse(value); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {

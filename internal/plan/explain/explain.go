@@ -70,10 +70,22 @@ func Waiting(j slurm.Job, q *Queue, now time.Time) string {
 	if q != nil {
 		s += clause(Blocking(j, q, blockersTold))
 	}
-	if j.StartTime.After(now) {
+	if !expected(j, now).IsZero() {
 		s += "; Slurm expects to start it at " + j.StartTime.UTC().Truncate(time.Minute).Format(time.RFC3339)
 	}
 	return s
+}
+
+// openEnded is from where on an expected start is no forecast: Slurm takes a job
+// without a time limit for one that ends after a year.
+const openEnded = 300 * 24 * time.Hour
+
+// expected is when Slurm expects to start a job, the zero time where it can't know.
+func expected(j slurm.Job, now time.Time) time.Time {
+	if !j.StartTime.After(now) || j.StartTime.Sub(now) > openEnded {
+		return time.Time{}
+	}
+	return j.StartTime
 }
 
 // reasonOf is why a job waits, with the account or QOS whose limit it is.

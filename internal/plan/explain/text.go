@@ -122,6 +122,8 @@ func (a Answer) timeText(t *table) {
 		switch {
 		case !a.Start.IsZero() && a.State == StateWaiting:
 			t.add("start", "expected at "+a.at(a.Start))
+		case a.State == StateWaiting && a.open:
+			t.add("start", "can't be told: what runs before it has no time limit")
 		case a.State == StateWaiting && a.Reason != "":
 			t.add("start", "Slurm has not planned it yet")
 		}

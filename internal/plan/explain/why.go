@@ -70,6 +70,8 @@ type Answer struct {
 	Do []string `json:"do,omitempty"`
 
 	now time.Time
+	// open tells that the start can't be told, because what is before the job has no end.
+	open bool
 }
 
 // JobFacts are what of a job tells people which one it is.
@@ -107,6 +109,13 @@ func Why(f Facts) Answer {
 		a.living(f)
 	case f.Pod != nil:
 		a.podAlone(f)
+	case f.Job != nil && workload.RefusedAtOnce(*f.Job):
+		a.State = StateEnded
+		a.Summary = fmt.Sprintf("Slurm job %d is the record of an attempt to start at once, for which there was no room. Its pods then waited in a job of their own.", f.Job.ID)
+		if len(a.Job.Pods) > 0 {
+			namespace, name, _ := strings.Cut(a.Job.Pods[0], "/")
+			a.Do = append(a.Do, fmt.Sprintf("ask about a pod: slinky why -n %s %s", namespace, name))
+		}
 	case f.Job != nil:
 		a.State, a.Summary = StateEnded, Ended(*f.Job)+"."
 	}
@@ -210,7 +219,9 @@ func (a *Answer) waits(f Facts) {
 	if a.Reason == "" || j.Reason == "" {
 		a.Reason, a.Summary = "", fmt.Sprintf("Slurm job %d waits.", j.ID)
 	}
-	if !a.Start.After(f.Now) || a.State == StateBlocked {
+	a.open = a.Start.Sub(f.Now) > openEnded
+	a.Start = expected(j, f.Now)
+	if a.State == StateBlocked {
 		a.Start = time.Time{}
 	}
 	a.End = time.Time{}

@@ -49,6 +49,10 @@ func TestWhy(t *testing.T) {
 	first.Name, first.User = "big", "bob"
 	limited := full
 	limited.Reason, limited.StartTime = "AssocGrpCpuLimit", time.Time{}
+	endless := full
+	endless.StartTime = queueTime.Add(364 * 24 * time.Hour)
+	attempt := full
+	attempt.States, attempt.EndTime, attempt.Reason = slurm.StatesOf(slurm.JobFailed), full.SubmitTime, "BadConstraints"
 	held := full
 	held.Reason = "JobHeldUser"
 	constrained := full
@@ -65,6 +69,8 @@ func TestWhy(t *testing.T) {
 		"full cluster":    {Pod: whyPod(nil), Job: &full, Queue: cluster(full)},
 		"behind others":   {Pod: whyPod(nil), Job: &turn, Queue: cluster(turn, first)},
 		"account limit":   {Job: &limited, Queue: cluster(limited), Associations: assoc},
+		"endless jobs":    {Pod: whyPod(nil), Job: &endless, Queue: cluster(endless)},
+		"attempt":         {Job: &attempt, Queue: cluster(endless)},
 		"held":            {Pod: whyPod(nil), Job: &held, Queue: cluster(held)},
 		"never fits":      {Pod: whyPod(nil), Job: &constrained, Queue: cluster(constrained)},
 		"running":         {Pod: whyPod(onNode), Job: &running, Queue: cluster(running)},
