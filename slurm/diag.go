@@ -97,3 +97,28 @@ type License struct {
 type Licenses interface {
 	Licenses(ctx context.Context) ([]License, error)
 }
+
+// Share is an account's or a user's part of the cluster, as slurmctld last reckoned it.
+type Share struct {
+	// User tells that it is a user's share of the account Parent; else Name is an account below Parent.
+	User         bool
+	Name, Parent string
+	// Partition is set of a share that holds in one partition only.
+	Partition, Cluster string
+	// Shares is what was given among siblings, and infinite where the share is the parent's own.
+	Shares Number
+	// Normalized is its part of what its siblings have together, from 0 to 1.
+	Normalized *float64
+	// Usage is what was used, in billing seconds that fade with time, EffectiveUsage its part of
+	// what its siblings used together, from 0 to 1.
+	Usage          uint64
+	EffectiveUsage *float64
+	// Factor is a user's fair-share factor, from 0 to 1: the more the better. Level is the fair-tree
+	// level: above 1 less was used than given; nil where that is infinite, as nothing was used.
+	Factor, Level *float64
+}
+
+// Shares reads shares. Without accounting there are none.
+type Shares interface {
+	Shares(ctx context.Context) ([]Share, error)
+}

@@ -38,6 +38,7 @@ var (
 	_ slurm.Client     = (*Client)(nil)
 	_ slurm.Statistics = (*Client)(nil)
 	_ slurm.Licenses   = (*Client)(nil)
+	_ slurm.Shares     = (*Client)(nil)
 )
 
 // New returns a client. It makes no call yet.

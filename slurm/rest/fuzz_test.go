@@ -53,6 +53,7 @@ func fuzzAnswers(f *testing.F, version string) {
 		readTwice(t, "resources", body, d.Read.Resources)
 		readTwice(t, "partitions", body, d.Read.Partitions)
 		readTwice(t, "licenses", body, d.Read.Licenses)
+		readTwice(t, "shares", body, d.Read.Shares)
 		fuzzAccounting(t, d, body)
 		for _, s := range readTwice(t, "states", body, d.Read.JobStates) {
 			if s.ID == 0 {

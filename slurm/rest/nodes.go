@@ -177,3 +177,10 @@ func (c *Client) Reconfigure(ctx context.Context) error {
 	_, err := c.write(ctx, op, nil)
 	return err
 }
+
+// Shares implements slurm.Shares.
+func (c *Client) Shares(ctx context.Context) ([]slurm.Share, error) {
+	op := call{name: "list shares", path: "shares", list: true}
+	list, _, err := read(ctx, c, op, func(r dialect.Reader) func(io.Reader) ([]slurm.Share, dialect.Reply, error) { return r.Shares })
+	return list, err
+}

@@ -99,6 +99,7 @@ var scenario = []step{
 	{name: "user-missing", path: "slurmdb/user/nope"},
 	{method: "POST", path: "slurmdb/associations/", body: `{"associations":[{"cluster":"test","account":"phys","user":"alice","max":{"jobs":{"active":{"set":true,"number":4}},"tres":{"per":{"job":[{"type":"cpu","count":8},{"type":"gres","name":"gpu","count":1}]}}}}]}`},
 	{name: "associations", path: "slurmdb/associations/"},
+	{name: "shares", path: "slurm/shares"},
 	{name: "put-qos", method: "POST", path: "slurmdb/qos/", body: `{"qos":[{"name":"high","description":"h","flags":["DENY_LIMIT"],"priority":{"set":true,"number":10},"preempt":{"list":["normal"],"mode":["CANCEL"]},"usage_factor":{"set":true,"number":2.5},"limits":{"grace_time":30,"max":{"wall_clock":{"per":{"job":{"set":true,"number":60}}},"tres":{"per":{"user":[{"type":"cpu","count":4}]}}}}}]}`},
 	{name: "put-qos-unknown-preempt", method: "POST", path: "slurmdb/qos/", body: `{"qos":[{"name":"high","preempt":{"list":["nope"]}}]}`},
 	{name: "qos", path: "slurmdb/qos/"},

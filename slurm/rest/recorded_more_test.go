@@ -106,6 +106,20 @@ func TestRecordedController(t *testing.T) {
 			if diff := cmp.Diff([]slurm.License{{Name: "matlab", Total: 4, Free: 4}}, licenses); diff != "" || err != nil {
 				t.Errorf("%v\n%s", err, diff)
 			}
+			shares, err := serve(t, version, recorded(t, version, "shares")).Shares(ctx)
+			if err != nil || len(shares) != 4 {
+				t.Fatalf("shares %+v, %v", shares, err)
+			}
+			// root has used nothing: its level is infinite, which slurmrestd writes as 2 to the 64th.
+			none, half, all := 0.0, 0.5, 1.0
+			wantShares := []slurm.Share{
+				{User: true, Name: "root", Parent: "root", Cluster: "test", Shares: slurm.NumberOf(1), Normalized: &half, EffectiveUsage: &none, Factor: &all},
+				{Name: "phys", Parent: "root", Cluster: "test", Shares: slurm.NumberOf(1), Normalized: &half, EffectiveUsage: &none, Factor: &none, Level: &none},
+				{User: true, Name: "alice", Parent: "phys", Cluster: "test", Shares: slurm.NumberOf(1), Normalized: &all, EffectiveUsage: &none, Factor: &none, Level: &none},
+			}
+			if diff := cmp.Diff(wantShares, shares[1:]); diff != "" {
+				t.Error(diff)
+			}
 			d, err := serve(t, version, recorded(t, version, "diag")).Diag(ctx)
 			if err != nil || d.Time.IsZero() || d.JobsSubmitted != 3 || d.JobsStarted != 1 || d.ServerThreads == 0 ||
 				len(d.CallsByType) == 0 || d.CallsByType[0].Time == 0 || len(d.CallsByUser) == 0 || len(d.Backfill.Ends) != 6 {

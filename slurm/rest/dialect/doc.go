@@ -33,6 +33,7 @@ type Reader struct {
 	Partitions func(io.Reader) ([]slurm.Partition, Reply, error)
 	Diag       func(io.Reader) (slurm.Diag, Reply, error)
 	Licenses   func(io.Reader) ([]slurm.License, Reply, error)
+	Shares     func(io.Reader) ([]slurm.Share, Reply, error)
 
 	Reservations func(io.Reader) ([]slurm.Reservation, Reply, error)
 	Accounts     func(io.Reader) ([]slurm.Account, Reply, error)

@@ -30,6 +30,7 @@ func Dialect() dialect.Dialect {
 			Partitions: list("partitions", partition),
 			Diag:       diag,
 			Licenses:   list("licenses", license),
+			Shares:     shares,
 
 			Reservations: list("reservations", reservation),
 			Accounts:     list("accounts", account),

@@ -90,6 +90,35 @@ func license(l License) (slurm.License, error) {
 	}, named("license", l.LicenseName)
 }
 
+// shares are two levels deep in the answer.
+func shares(r io.Reader) ([]slurm.Share, dialect.Reply, error) {
+	var m SharesRespMsg
+	rep, err := dialect.Object(r, "shares", &m)
+	if err != nil {
+		return nil, rep, err
+	}
+	var out []slurm.Share
+	for _, s := range m.Shares {
+		if err := named("share", s.Name); err != nil {
+			return nil, rep, err
+		}
+		out = append(out, slurm.Share{
+			User: slurm.StatesOf(s.Type...).Has("USER"), Name: s.Name, Parent: s.Parent, Partition: s.Partition, Cluster: s.Cluster,
+			Shares: slurm.Number(s.Shares), Normalized: s.SharesNormalized.Value, Usage: count(s.Usage), EffectiveUsage: s.EffectiveUsage.Value,
+			Factor: s.Fairshare.Factor.Value, Level: finite(s.Fairshare.Level),
+		})
+	}
+	return out, rep, nil
+}
+
+// finite is nil for the number that Slurm writes in place of infinite: the greatest of 64 bits.
+func finite(f dialect.Float) *float64 {
+	if f.Value != nil && *f.Value >= 1<<63 {
+		return nil
+	}
+	return f.Value
+}
+
 func reservation(r ReservationInfo) (slurm.Reservation, error) {
 	purge, _ := slurm.Number(r.PurgeCompleted.Time).Get()
 	return slurm.Reservation{

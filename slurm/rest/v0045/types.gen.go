@@ -117,6 +117,41 @@ type AssocRecSet struct {
 	Qoslevel QosStringIdList `json:"qoslevel,omitempty,omitzero"`
 }
 
+// AssocSharesObjList defines model for assoc_shares_obj_list.
+type AssocSharesObjList = []AssocSharesObjWrap
+
+// AssocSharesObjWrap defines model for assoc_shares_obj_wrap.
+type AssocSharesObjWrap struct {
+	// Cluster Cluster name
+	Cluster        string             `json:"cluster,omitempty,omitzero"`
+	EffectiveUsage Float64NoValStruct `json:"effective_usage,omitempty,omitzero"`
+	Fairshare      struct {
+		Factor Float64NoValStruct `json:"factor,omitempty,omitzero"`
+		Level  Float64NoValStruct `json:"level,omitempty,omitzero"`
+	} `json:"fairshare,omitempty,omitzero"`
+
+	// Id Association ID
+	Id int64 `json:"id,omitempty,omitzero"`
+
+	// Name Share name
+	Name string `json:"name,omitempty,omitzero"`
+
+	// Parent Parent name
+	Parent string `json:"parent,omitempty,omitzero"`
+
+	// Partition Partition name
+	Partition        string             `json:"partition,omitempty,omitzero"`
+	Shares           Uint32NoValStruct  `json:"shares,omitempty,omitzero"`
+	SharesNormalized Float64NoValStruct `json:"shares_normalized,omitempty,omitzero"`
+
+	// Type User or account association
+	Type dialect.Strings `json:"type,omitempty,omitzero"`
+
+	// Usage Measure of tresbillableunits usage
+	Usage           int64              `json:"usage,omitempty,omitzero"`
+	UsageNormalized Float64NoValStruct `json:"usage_normalized,omitempty,omitzero"`
+}
+
 // BfExitFields defines model for bf_exit_fields.
 type BfExitFields struct {
 	// BfMaxJobStart Reached number of jobs allowed to start
@@ -818,6 +853,11 @@ type ScheduleExitFields struct {
 
 	// MaxSchedTime Reached maximum allowed scheduler time
 	MaxSchedTime int64 `json:"max_sched_time,omitempty,omitzero"`
+}
+
+// SharesRespMsg defines model for shares_resp_msg.
+type SharesRespMsg struct {
+	Shares AssocSharesObjList `json:"shares,omitempty,omitzero"`
 }
 
 // SlurmStepId defines model for slurm_step_id.

@@ -174,6 +174,8 @@ func (s *Server) route(in inquiry, r *http.Request, body []byte) Answer {
 		return m.deleteNode(in)
 	case Partitions:
 		return m.listPartitions(in.version, now)
+	case Shares:
+		return success(field{"shares", map[string]any{"shares": []any{}, "total_shares": 0}}) // there is no accounting
 	case Reconfigure:
 		return bare()
 	}

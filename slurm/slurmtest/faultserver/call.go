@@ -29,11 +29,12 @@ const (
 	DeleteNode  Call = "DELETE node"
 	CreateNode  Call = "POST new/node"
 	Partitions  Call = "GET partitions"
+	Shares      Call = "GET shares"
 )
 
 // lists has the calls without a target, targets those with one.
 func lists() []Call {
-	return []Call{Ping, Diag, Reconfigure, JobStates, Jobs, CancelJobs, Submit, Allocate, Nodes, CreateNode, Partitions}
+	return []Call{Ping, Diag, Reconfigure, JobStates, Jobs, CancelJobs, Submit, Allocate, Nodes, CreateNode, Partitions, Shares}
 }
 
 func targets() []Call {

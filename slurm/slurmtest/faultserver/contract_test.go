@@ -41,6 +41,7 @@ func steps() []step {
 		{method: "GET", path: "node/x1", schema: "node"},
 		{method: "GET", path: "node/nope"},
 		{method: "GET", path: "partitions/", schema: "partition_info"},
+		{method: "GET", path: "shares"},
 		{method: "POST", path: "job/allocate", body: job(now + `"partition":"ext","cpus_per_task":3,"tres_per_node":"gres/gpu:2",` + limit)},
 		{method: "GET", path: "jobs/state/"},
 		{method: "GET", path: "jobs/", schema: "job_info"},
