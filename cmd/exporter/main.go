@@ -33,7 +33,7 @@ func main() {
 // options are the command's flags.
 type options struct {
 	address, server, keyFile, user string
-	period                         time.Duration
+	period, accounting             time.Duration
 	show                           exporter.Options
 	log                            zap.Options
 }
@@ -51,6 +51,9 @@ func parse(args []string) (*options, error) {
 	f.BoolVar(&o.show.NoAccounts, "no-accounts", false, "leave out the series of each account")
 	f.BoolVar(&o.show.NoReasons, "no-reasons", false, "leave the reason of a node's state out of slurm_node_info")
 	f.BoolVar(&o.show.Vpenso, "vpenso-names", false, "add the names of prometheus-slurm-exporter, for dashboards made for that")
+	f.DurationVar(&o.accounting, "accounting-freq", time.Minute, "how often shares and limits of accounts and users are read; 0 for never")
+	f.IntVar(&o.show.Limit, "max-label-values", 1000, "how many users, accounts, partitions and the like have series of their own; the rest is summed up as _other")
+	f.IntVar(&o.show.NodeLimit, "max-nodes", 25000, "how many nodes have series of their own")
 	o.log.BindFlags(f)
 	if err := f.Parse(args); err != nil {
 		return nil, err
@@ -60,6 +63,12 @@ func parse(args []string) (*options, error) {
 	}
 	if o.period < time.Second {
 		return nil, fmt.Errorf("--cache-freq is %s: give at least 1s", o.period)
+	}
+	if o.accounting != 0 && o.accounting < time.Second {
+		return nil, fmt.Errorf("--accounting-freq is %s: give at least 1s, or 0 for never", o.accounting)
+	}
+	if o.show.Limit < 1 || o.show.NodeLimit < 1 {
+		return nil, errors.New("--max-label-values and --max-nodes must be at least 1: leave out whole kinds of series with --no-nodes, --no-users and --no-accounts")
 	}
 	return o, nil
 }
@@ -79,7 +88,7 @@ func run(ctx context.Context, args []string, getenv func(string) string) error {
 		return fmt.Errorf("--server: %w", err)
 	}
 	view := cache.New(client, cache.Options{OnError: func(err error) { log.Error(err, "Can't read Slurm's state; what is known stays") }})
-	e := exporter.New(exporter.Config{View: view, Slurm: client, Options: o.show, Every: o.period, Now: time.Now, Log: log})
+	e := exporter.New(exporter.Config{View: view, Slurm: client, Options: o.show, Every: o.period, Accounting: o.accounting, Now: time.Now, Log: log})
 	go view.Run(ctx)
 	go e.Run(ctx)
 	return serve(ctx, o.address, handler(e), log)

@@ -12,6 +12,8 @@ func TestRefused(t *testing.T) {
 		args, env, want string
 	}{
 		{"--cache-freq=10ms", "", "give at least 1s"},
+		{"--accounting-freq=10ms", "", "or 0 for never"},
+		{"--max-label-values=0", "", "at least 1"},
 		{"now", "", `argument "now"`},
 		{"", "", "set SLURM_JWT_FILE"},
 		{"--server=nowhere", "SLURM_JWT", "--server"},

@@ -20,6 +20,7 @@ type census struct {
 	users      map[user]*jobs
 	list       []node
 	gres       map[gres]*amount
+	bounds     bounds
 }
 
 type partition struct {
@@ -33,13 +34,22 @@ type user struct {
 	name string
 }
 
-func (u user) number() string { return strconv.FormatUint(uint64(u.id), 10) }
+// everyoneElse has the number that no user may have.
+var everyoneElse = user{1<<32 - 1, other}
+
+func (u user) number() string {
+	if u == everyoneElse {
+		return other
+	}
+	return strconv.FormatUint(uint64(u.id), 10)
+}
 
 // take counts.
-func take(f Facts) *census {
+func take(f Facts, o Options) *census {
 	c := &census{
 		Facts: f, jobs: newJobs(), nodes: newNodes(), partitions: map[string]*partition{},
 		accounts: map[string]*jobs{}, users: map[user]*jobs{}, gres: map[gres]*amount{},
+		bounds: bound(&f, o.limit()),
 	}
 	for i := range f.Partitions {
 		c.partition(f.Partitions[i].Name)
@@ -56,6 +66,8 @@ func take(f Facts) *census {
 		}
 	}
 	slices.SortFunc(c.list, func(a, b node) int { return cmp.Compare(a.Name, b.Name) })
+	c.bounds.cut["node"] = max(0, len(c.list)-o.nodeLimit())
+	c.list = c.list[:min(len(c.list), o.nodeLimit())]
 	return c
 }
 
@@ -72,17 +84,31 @@ func userNames(all []slurm.Job) map[uint32]string {
 }
 
 func (c *census) partition(name string) *partition {
+	if !c.bounds.partitions.has(name) {
+		name = other
+	}
 	if c.partitions[name] == nil {
 		c.partitions[name] = &partition{newJobs(), newNodes()}
 	}
 	return c.partitions[name]
 }
 
+// each gives the partitions of the names, each once: of those beyond the limit several are one.
+func (c *census) each(names []string) map[*partition]struct{} {
+	out := make(map[*partition]struct{}, 1)
+	for _, name := range names {
+		if name != "" {
+			out[c.partition(name)] = struct{}{}
+		}
+	}
+	return out
+}
+
 func (c *census) node(n node) {
 	c.list = append(c.list, n)
 	c.nodes.add(n)
-	for _, name := range n.Partitions {
-		c.partition(name).nodes.add(n)
+	for part := range c.each(n.Partitions) {
+		part.nodes.add(n)
 	}
 	for key, a := range n.gres {
 		if c.gres[key] == nil {
@@ -96,16 +122,21 @@ func (c *census) node(n node) {
 func (c *census) job(j job, names map[uint32]string) {
 	c.jobs.add(j)
 	// A job that waits may name several partitions.
-	for _, name := range strings.Split(j.Partition, ",") {
-		if name != "" {
-			c.partition(name).jobs.add(j)
-		}
+	for part := range c.each(strings.Split(j.Partition, ",")) {
+		part.jobs.add(j)
 	}
-	if c.accounts[j.Account] == nil {
-		c.accounts[j.Account] = newJobs()
+	account := j.Account
+	if !c.bounds.accounts.has(account) {
+		account = other
 	}
-	c.accounts[j.Account].add(j)
+	if c.accounts[account] == nil {
+		c.accounts[account] = newJobs()
+	}
+	c.accounts[account].add(j)
 	u := user{j.UserID, names[j.UserID]}
+	if !c.bounds.users.has(j.UserID) {
+		u = everyoneElse
+	}
 	if c.users[u] == nil {
 		c.users[u] = newJobs()
 	}

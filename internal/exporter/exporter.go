@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 
 	"github.com/slinky-hpc/slinky/slurm"
@@ -33,6 +34,9 @@ type Slurm interface {
 	slurm.Licenses
 	Partitions(ctx context.Context) ([]slurm.Partition, error)
 	Reservations(ctx context.Context) ([]slurm.Reservation, error)
+	Ping(ctx context.Context) ([]slurm.Ping, error)
+	slurm.Shares
+	Associations(ctx context.Context, f slurm.AssociationFilter) ([]slurm.Association, error)
 }
 
 // Config is what an Exporter needs.
@@ -44,10 +48,14 @@ type Config struct {
 	Every time.Duration
 	// Slow is how often statistics, partitions, licences and reservations are read; 30 s by default.
 	Slow time.Duration
+	// Accounting is how often shares and limits are read, 0 for never.
+	Accounting time.Duration
 	// MaxAge is how old the view may become until its numbers are no longer shown; 2 min by default.
 	MaxAge time.Duration
-	Now    func() time.Time
-	Log    logr.Logger
+	// Keep keeps what was counted for Values.
+	Keep bool
+	Now  func() time.Time
+	Log  logr.Logger
 }
 
 // Exporter counts and serves. Make it with New.
@@ -57,19 +65,30 @@ type Exporter struct {
 	wait     *prometheus.HistogramVec
 	run      *prometheus.HistogramVec
 	failures *prometheus.CounterVec
+	took     *prometheus.GaugeVec
+	good     *prometheus.GaugeVec
+	counting prometheus.Gauge
 	began    time.Time
 
 	dirty atomic.Bool
-	page  atomic.Pointer[[]byte]
+	page  atomic.Pointer[written]
 
-	mu   sync.Mutex
-	slow Facts // what is read every Config.Slow
+	mu         sync.Mutex
+	slow       Facts           // what is read every Config.Slow and Config.Accounting
+	partitions map[string]bool // the labels of histograms, which stay
+}
+
+// written is a page as it is served, and when it was made.
+type written struct {
+	text     []byte
+	families map[string]*dto.MetricFamily
+	at       time.Time
 }
 
 // New returns an exporter. Run keeps it current; it is a http.Handler.
 func New(c Config) *Exporter {
 	c.Every, c.Slow, c.MaxAge = or(c.Every, 5*time.Second), or(c.Slow, 30*time.Second), or(c.MaxAge, 2*time.Minute)
-	e := &Exporter{Config: c, registry: prometheus.NewRegistry(), began: c.Now()}
+	e := &Exporter{Config: c, registry: prometheus.NewRegistry(), began: c.Now(), partitions: map[string]bool{}}
 	buckets := []float64{1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 72 * 3600, 168 * 3600}
 	e.wait = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "slurm_job_wait_seconds", Help: "Time from when a job could start to its start, of jobs that started since the exporter did.", Buckets: buckets,
@@ -80,13 +99,22 @@ func New(c Config) *Exporter {
 	e.failures = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "slurm_exporter_failures_total", Help: "Failed calls to Slurm, by what was read.",
 	}, []string{"what"})
+	e.took = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "slurm_exporter_read_seconds", Help: "How long the last reading took, by what was read.",
+	}, []string{"what"})
+	e.good = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "slurm_exporter_read_success_timestamp_seconds", Help: "When something was last read without a failure, by what was read.",
+	}, []string{"what"})
+	e.counting = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "slurm_exporter_page_seconds", Help: "How long it took to count and to write the page that is served.",
+	})
 	up := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "slurm_up", Help: "1 while Slurm answers: the numbers are no older than slurm_exporter_data_age_seconds says.",
 	}, func() float64 { return flag(e.fresh()) })
 	age := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "slurm_exporter_data_age_seconds", Help: "How old what is known of Slurm is; NaN before anything is known.",
 	}, e.age)
-	e.registry.MustRegister(e.wait, e.run, e.failures, up, age)
+	e.registry.MustRegister(e.wait, e.run, e.failures, e.took, e.good, e.counting, up, age)
 	e.dirty.Store(true)
 	return e
 }
@@ -117,6 +145,9 @@ func (e *Exporter) Run(ctx context.Context) {
 	defer stop()
 	var loops sync.WaitGroup
 	loops.Go(func() { e.each(ctx, e.Slow, e.read) })
+	if e.Accounting > 0 {
+		loops.Go(func() { e.each(ctx, e.Accounting, e.readAccounting) })
+	}
 	loops.Go(func() { e.each(ctx, e.Every, func(context.Context) { e.count() }) })
 	loops.Wait()
 }
@@ -151,38 +182,11 @@ func (e *Exporter) changed(event cache.Event) {
 		if since.IsZero() {
 			since = now.SubmitTime
 		}
-		e.wait.WithLabelValues(text(now.Partition, maxLabel)).Observe(max(now.StartTime.Sub(since), 0).Seconds())
+		e.wait.WithLabelValues(e.partition(now.Partition)).Observe(max(now.StartTime.Sub(since), 0).Seconds())
 	}
 	if now.States.JobEnded() && (was == nil || !was.States.JobEnded()) && now.EndTime.After(e.began) && !now.StartTime.IsZero() && now.Nodes != "" {
-		e.run.WithLabelValues(text(now.Partition, maxLabel)).Observe(max(now.EndTime.Sub(now.StartTime), 0).Seconds())
+		e.run.WithLabelValues(e.partition(now.Partition)).Observe(max(now.EndTime.Sub(now.StartTime), 0).Seconds())
 	}
-}
-
-// read reads what the view doesn't hold. What can't be read now isn't shown: it may be otherwise by now.
-func (e *Exporter) read(ctx context.Context) {
-	var f Facts
-	failed := func(what string, err error) {
-		if err != nil && ctx.Err() == nil {
-			e.failures.WithLabelValues(what).Inc()
-			e.Log.Error(err, "Can't read a part of Slurm's state", "what", what)
-		}
-	}
-	var err error
-	f.Partitions, err = e.Slurm.Partitions(ctx)
-	failed("partitions", err)
-	f.Reservations, err = e.Slurm.Reservations(ctx)
-	failed("reservations", err)
-	f.Licenses, err = e.Slurm.Licenses(ctx)
-	failed("licenses", err)
-	diag, err := e.Slurm.Diag(ctx)
-	failed("statistics", err)
-	if err == nil {
-		f.Diag = &diag
-	}
-	e.mu.Lock()
-	e.slow = f
-	e.mu.Unlock()
-	e.dirty.Store(true)
 }
 
 // count writes the page anew if something has changed.
@@ -194,26 +198,49 @@ func (e *Exporter) count() {
 	f := e.slow
 	e.mu.Unlock()
 	f.Now, f.Jobs, f.Nodes = e.Now(), e.View.Jobs(), e.View.Nodes()
-	text, err := Page(f, e.Options)
-	if err != nil {
+	p := fill(f, e.Options)
+	w := &written{at: f.Now}
+	if e.Keep {
+		w.families = p.families
+	}
+	var out bytes.Buffer
+	if err := p.write(&out); err != nil {
 		e.failures.WithLabelValues("page").Inc()
 		e.Log.Error(err, "Can't write the metrics")
 		return
 	}
-	e.page.Store(&text)
+	w.text = out.Bytes()
+	e.page.Store(w)
+	e.counting.Set(e.Now().Sub(f.Now).Seconds())
 }
 
-// Page is the metrics of some facts in Prometheus' text format: same facts, same bytes.
-func Page(f Facts, o Options) ([]byte, error) {
-	c, p := take(f), newPage()
+// partition is a partition's name as a label of what is kept for ever.
+func (e *Exporter) partition(name string) string {
+	name = text(name, maxLabel)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.partitions[name] && len(e.partitions) >= e.Options.limit() {
+		return other
+	}
+	e.partitions[name] = true
+	return name
+}
+
+func fill(f Facts, o Options) *page {
+	c, p := take(f, o), newPage()
 	p.published(c, o)
 	p.native(c, o)
 	p.more(c, o)
 	if o.Vpenso {
-		p.vpenso(c)
+		p.vpenso(c, o)
 	}
+	return p
+}
+
+// Page is the metrics of some facts in Prometheus' text format: same facts, same bytes.
+func Page(f Facts, o Options) ([]byte, error) {
 	var out bytes.Buffer
-	if err := p.write(&out); err != nil {
+	if err := fill(f, o).write(&out); err != nil {
 		return nil, err
 	}
 	return out.Bytes(), nil
@@ -234,7 +261,7 @@ func (e *Exporter) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 		}
 	}
 	if page := e.page.Load(); page != nil && e.fresh() {
-		_, _ = w.Write(*page) // if that fails the scraper has gone
+		_, _ = w.Write(page.text) // if that fails the scraper has gone
 	}
 }
 

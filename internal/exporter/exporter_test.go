@@ -47,6 +47,13 @@ func (parts) Reservations(context.Context) ([]slurm.Reservation, error) { return
 func (parts) Licenses(context.Context) ([]slurm.License, error) {
 	return []slurm.License{{Name: "matlab", Total: 4, Used: 1, Free: 3}}, nil
 }
+func (parts) Ping(context.Context) ([]slurm.Ping, error) {
+	return []slurm.Ping{{Hostname: "c0", Mode: "primary", Responding: true}, {Hostname: "c1", Mode: "backup"}}, nil
+}
+func (parts) Shares(context.Context) ([]slurm.Share, error) { return nil, nil }
+func (parts) Associations(context.Context, slurm.AssociationFilter) ([]slurm.Association, error) {
+	return nil, nil
+}
 func (parts) Diag(context.Context) (slurm.Diag, error) { return slurm.Diag{}, errAway }
 
 func scrape(t *testing.T, e *Exporter) map[string]float64 {

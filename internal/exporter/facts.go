@@ -16,6 +16,10 @@ type Facts struct {
 	Reservations []slurm.Reservation
 	Licenses     []slurm.License
 	Diag         *slurm.Diag
+	Controllers  []slurm.Ping
+	// Shares and Associations are read most seldom; without accounting there are none.
+	Shares       []slurm.Share
+	Associations []slurm.Association
 }
 
 // Options choose what is shown.
@@ -26,4 +30,23 @@ type Options struct {
 	NoReasons bool
 	// Vpenso adds the names of prometheus-slurm-exporter by V. Penso.
 	Vpenso bool
+	// Limit is how many values a label may have that people choose, such as users and accounts: the
+	// greatest have series of their own, the others one together, "_other". 1,000 by default.
+	Limit int
+	// NodeLimit is how many nodes have series of their own; 25,000 by default.
+	NodeLimit int
+}
+
+func (o Options) limit() int {
+	if o.Limit > 0 {
+		return o.Limit
+	}
+	return 1000
+}
+
+func (o Options) nodeLimit() int {
+	if o.NodeLimit > 0 {
+		return o.NodeLimit
+	}
+	return 25_000
 }

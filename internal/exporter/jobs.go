@@ -15,6 +15,8 @@ type jobs struct {
 	total, started, ended, held int
 	// states counts jobs by state word; one job may have several.
 	states map[string]int
+	// external counts external jobs by state word.
+	external map[string]int
 	// pending counts jobs that wait by Slurm's reason.
 	pending map[string]int
 	// cpus, memory (MiB) and gpus are what running jobs have; nodes are the names of theirs.
@@ -35,7 +37,7 @@ type ask struct {
 }
 
 func newJobs() *jobs {
-	return &jobs{states: map[string]int{}, pending: map[string]int{}, asked: map[string]*ask{}, nodes: map[string]struct{}{}}
+	return &jobs{states: map[string]int{}, external: map[string]int{}, pending: map[string]int{}, asked: map[string]*ask{}, nodes: map[string]struct{}{}}
 }
 
 // job is what counts of one job, taken from its record once.
@@ -115,6 +117,9 @@ func (t *jobs) add(j job) {
 	t.total += j.tasks
 	for _, word := range j.States {
 		t.states[word] += j.tasks
+		if j.External() {
+			t.external[word] += j.tasks
+		}
 	}
 	switch {
 	case j.States.Has(slurm.JobPending):

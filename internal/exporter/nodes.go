@@ -12,8 +12,9 @@ import (
 type nodes struct {
 	total int
 	// base counts nodes by their one base state; states by each of their words.
-	base, states      map[string]int
-	drained, draining int
+	base, states map[string]int
+	// away nodes are down or don't respond; lostExternal ones are external and don't respond.
+	drained, draining, away, lostExternal int
 
 	// idle CPUs are no job's; of usable ones a job could have some now.
 	cpus, effective, alloc, idle, usable uint64
@@ -106,6 +107,12 @@ func (t *nodes) add(n node) {
 		} else {
 			t.drained++
 		}
+	}
+	if n.States.HasAny(slurm.NodeDown, slurm.NodeNotResponding) {
+		t.away++
+	}
+	if n.States.Has(slurm.NodeExternal) && n.States.Has(slurm.NodeNotResponding) {
+		t.lostExternal++
 	}
 	t.cpus += uint64(max(n.CPUs, 0))
 	t.effective += n.effective

@@ -18,15 +18,32 @@ import (
 type page struct {
 	families map[string]*dto.MetricFamily
 	seen     map[string]bool
+	// rooms is how many values of some labels have series; cut how many have none of their own.
+	rooms, cut map[string]int
 }
 
 func newPage() *page {
-	return &page{families: map[string]*dto.MetricFamily{}, seen: map[string]bool{}}
+	return &page{families: map[string]*dto.MetricFamily{}, seen: map[string]bool{}, rooms: map[string]int{}, cut: map[string]int{}}
+}
+
+// room tells whether another value of a label may have series, and counts it.
+func (p *page) room(label string, limit int) bool {
+	p.rooms[label]++
+	p.cut[label] = max(0, p.rooms[label]-limit)
+	return p.rooms[label] <= limit
 }
 
 // gauge adds a sample; labels are names and values in turn. Of samples with one name and the
 // same labels only the first counts: twice the same would make Prometheus refuse them all.
 func (p *page) gauge(name, help string, value float64, labels ...string) {
+	// The published exporter calls what rises and falls a total. For Prometheus that is a counter's name, so
+	// these have no type: whoever takes rates of them isn't told that he may.
+	if strings.HasSuffix(name, "_total") {
+		if m := p.add(name, help, dto.MetricType_UNTYPED, labels); m != nil {
+			m.Untyped = &dto.Untyped{Value: &value}
+		}
+		return
+	}
 	if m := p.add(name, help, dto.MetricType_GAUGE, labels); m != nil {
 		m.Gauge = &dto.Gauge{Value: &value}
 	}

@@ -161,7 +161,7 @@ func TestS120EmptyCluster(t *testing.T) {
 		}
 	}
 	for name := range series(t, empty, Options{}) {
-		if strings.Contains(name, "user") {
+		if strings.Contains(name, "slurm_user") {
 			t.Errorf("without jobs there is %s", name)
 		}
 	}

@@ -2,9 +2,11 @@ package exporter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -117,6 +119,80 @@ func TestSlurm(t *testing.T) {
 	if submitted := strings.Fields(after(cluster.Run(t, "sdiag"), "Jobs submitted:"))[0]; strconv.FormatFloat(got["slurm_scheduler_jobs_submitted_total"], 'f', -1, 64) != submitted {
 		t.Errorf("slurm_scheduler_jobs_submitted_total is %v, sdiag says %s", got["slurm_scheduler_jobs_submitted_total"], submitted)
 	}
+}
+
+// Shares, limits and use are those that sshare and sacctmgr tell of, and of a job that runs.
+func TestSlurmAccounting(t *testing.T) {
+	cluster := slurmtest.Start(t, slurmtest.Options{WithAccounting: true, ExternalNodes: []slurm.NodeCreate{slurmtest.ExternalNode("x1")}})
+	client := cluster.Client(t, "root")
+	ctx := t.Context()
+	for _, err := range []error{
+		client.CreateAccount(ctx, slurm.AccountCreate{Account: slurm.Account{Name: "phys"}, Shares: 7}),
+		client.CreateUser(ctx, slurm.UserCreate{Name: "alice", Accounts: []string{"phys"}, Shares: 3}),
+		client.PutAssociation(ctx, slurm.Association{AssociationKey: slurm.AssociationKey{Cluster: "test", Account: "phys"}, GrpTRES: "cpu=8,gres/gpu=3"}),
+		client.PutAssociation(ctx, slurm.Association{AssociationKey: slurm.AssociationKey{Cluster: "test", Account: "phys", User: "alice"}, MaxJobs: slurm.NumberOf(1)}),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	request := slurm.JobRequest{Name: "runs", Account: "phys", Partition: "ext", External: true, MinimumNodes: 1, MaximumNodes: 1, TasksPerNode: 1, CPUsPerTask: 2,
+		TRESPerNode: "gres/gpu:1", TimeLimit: slurm.NumberOf(10), WorkingDirectory: "/tmp", Environment: []string{"PATH=/bin"}}
+	alice := cluster.Client(t, "alice")
+	submitted := func() error { _, err := alice.Submit(ctx, request); return err }
+	c := cache.New(client, cache.Options{Nodes: 200 * time.Millisecond, OnError: func(err error) { t.Log(err) }})
+	e := New(Config{View: c, Slurm: client, Every: 100 * time.Millisecond, Slow: 200 * time.Millisecond, Accounting: 200 * time.Millisecond, Now: time.Now, Log: logr.Discard()})
+	go c.Run(ctx)
+	go e.Run(ctx)
+	expected := map[string]float64{
+		"slurm_account_shares{account=phys}": 7, "slurm_user_shares{account=phys,username=alice}": 3,
+		"slurm_account_limit{account=phys,resource=cpu}": 8, "slurm_account_limit_used{account=phys,resource=cpu}": 2,
+		"slurm_account_limit{account=phys,resource=gres/gpu}": 3, "slurm_account_limit_used{account=phys,resource=gres/gpu}": 1,
+		"slurm_user_limit{account=phys,username=alice,resource=jobs}": 1, "slurm_user_limit_used{account=phys,username=alice,resource=jobs}": 1,
+		"slurm_controller_responding{controller=slurmctl,mode=primary}": 1,
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	again := time.NewTicker(200 * time.Millisecond)
+	defer again.Stop()
+	err := errors.New("no job yet")
+	for {
+		// slurmdbd tells slurmctld of a new user by and by.
+		if err != nil {
+			err = submitted()
+		}
+		got := scrape(t, e)
+		missing := map[string]float64{}
+		for name, value := range expected {
+			if have, ok := got[name]; !ok || have != value {
+				missing[name] = have
+			}
+		}
+		if len(missing) == 0 {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("submit: %v; these are otherwise: %v, of\n%v", err, missing, slices.Sorted(maps.Keys(got)))
+		case <-again.C:
+		}
+	}
+	fields := strings.Split(strings.TrimSpace(cluster.Run(t, "sshare", "--noheader", "--parsable2", "--accounts=phys", "--users=alice", "--format=User,RawShares,NormShares,FairShare")), "\n")
+	got := scrape(t, e)
+	for _, line := range fields {
+		f := strings.Split(line, "|")
+		if strings.TrimSpace(f[0]) != "alice" {
+			continue
+		}
+		norm, normErr := strconv.ParseFloat(f[2], 64)
+		fair, fairErr := strconv.ParseFloat(f[3], 64)
+		if normErr != nil || fairErr != nil || math.Abs(got["slurm_user_share_ratio{account=phys,username=alice}"]-norm) > 1e-5 ||
+			math.Abs(got["slurm_user_fairshare{account=phys,username=alice}"]-fair) > 1e-5 {
+			t.Errorf("sshare says %q", line)
+		}
+		return
+	}
+	t.Errorf("sshare doesn't know alice: %q", fields)
 }
 
 // compare is what slurmctld's endpoint has and the exporter hasn't, or has otherwise.

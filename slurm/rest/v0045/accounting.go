@@ -49,8 +49,15 @@ func level(word string) dialect.Strings {
 	return dialect.Strings{word}
 }
 
+// usersAddReq is an openapi_users_add_cond_resp whose user is there even if nothing is said of him: slurmrestd
+// refuses one without.
+type usersAddReq struct {
+	AssociationCondition UsersAddCond `json:"association_condition"`
+	User                 UserShort    `json:"user"`
+}
+
 func createUser(u slurm.UserCreate) any {
-	return OpenapiUsersAddCondResp{
+	return usersAddReq{
 		User: UserShort{Adminlevel: level(u.AdminLevel), Defaultaccount: u.DefaultAccount},
 		AssociationCondition: UsersAddCond{
 			Users: StringList{u.Name}, Accounts: u.Accounts, Clusters: u.Clusters, Partitions: u.Partitions,
@@ -88,9 +95,20 @@ func association(a Assoc) (slurm.Association, error) {
 	return out, errors.Join(named("cluster of an association", a.Cluster), named("account of an association", a.Account))
 }
 
+// assocsReq is an openapi_assocs_resp whose associations have a user, which an account's own has empty.
+type assocsReq struct {
+	Associations []assocReq `json:"associations"`
+}
+
+type assocReq struct {
+	Assoc
+
+	User string `json:"user"`
+}
+
 func putAssociation(a slurm.Association) any {
 	out := Assoc{
-		Cluster: a.Cluster, Account: a.Account, User: a.User, Partition: a.Partition, ParentAccount: a.ParentAccount,
+		Cluster: a.Cluster, Account: a.Account, Partition: a.Partition, ParentAccount: a.ParentAccount,
 		Comment: a.Comment, IsDefault: a.Default, Qos: a.QOS, Priority: dialect.Number(a.Priority),
 	}
 	out.Default.Qos = a.DefaultQOS
@@ -102,7 +120,7 @@ func putAssociation(a slurm.Association) any {
 	m.Jobs.Per.WallClock = dialect.Number(a.MaxWallPerJob)
 	m.Jobs.Per.Count, m.Jobs.Per.Submitted = dialect.Number(a.GrpJobs), dialect.Number(a.GrpSubmitJobs)
 	m.Tres.Total, m.Tres.Per.Job, m.Tres.Per.Node = dialect.TRES(a.GrpTRES), dialect.TRES(a.MaxTRESPerJob), dialect.TRES(a.MaxTRESPerNode)
-	return OpenapiAssocsResp{Associations: AssocList{out}}
+	return assocsReq{[]assocReq{{Assoc: out, User: a.User}}}
 }
 
 func qos(q Qos) (slurm.QOS, error) {
