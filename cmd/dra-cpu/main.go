@@ -58,7 +58,8 @@ func run(ctx context.Context, args []string, out io.Writer, getenv func(string) 
 	log.Info("Starting", "config", fmt.Sprintf("%+v", o.config))
 	options := dracpu.Options{
 		Config: o.config, Log: log, Address: o.address, KubeletRoot: o.kubeletRoot, CDIDir: o.cdiDir, NRISocket: o.nriSocket,
-		Sys: os.DirFS(filepath.Join("/", getenv("HOST_ROOT"), "sys")), Proc: os.DirFS(filepath.Join("/", getenv("HOST_ROOT"), "proc")), Every: time.Minute,
+		PCIeRoots: o.pcieRoots,
+		Sys:       os.DirFS(filepath.Join("/", getenv("HOST_ROOT"), "sys")), Proc: os.DirFS(filepath.Join("/", getenv("HOST_ROOT"), "proc")), Every: time.Minute,
 	}
 	if path := o.config.SysfsOverlay; path != "" {
 		if options.Sys, err = overlay(options.Sys, path); err != nil {
@@ -112,6 +113,7 @@ type options struct {
 	config                                  dracpu.Config
 	address, kubeletRoot, cdiDir, nriSocket string
 	deprecated                              []string
+	pcieRoots                               bool
 }
 
 // oneOf is a flag with few values.
@@ -137,7 +139,6 @@ func parse(args []string, out io.Writer) (*options, error) {
 	mode := &oneOf{string(c.CPUDeviceMode), []string{string(cpuset.Grouped), string(cpuset.Individual)}}
 	group := &oneOf{string(c.GroupBy), []string{string(cpuset.ByNUMANode), string(cpuset.BySocket), string(cpuset.ByL3Cache), string(cpuset.ByMachine)}}
 	var file string
-	var pcie bool
 	flags := dracpu.Config{}
 	f := flag.NewFlagSet("dracpu", flag.ContinueOnError)
 	f.SetOutput(out)
@@ -145,7 +146,7 @@ func parse(args []string, out io.Writer) (*options, error) {
 	f.StringVar(&file, "config", "", "configuration file")
 	f.StringVar(&flags.Kubeconfig, "kubeconfig", "", "kubeconfig file; empty means that of the pod")
 	f.StringVar(&o.address, "bind-address", ":8080", "where health and metrics are served")
-	f.BoolVar(&pcie, "expose-pcie-roots", false, "not supported yet: only false is taken")
+	f.BoolVar(&o.pcieRoots, "expose-pcie-roots", false, "publish which PCIe roots are near to each device; needs the feature gate DRAListTypeAttributes")
 	f.StringVar(&o.kubeletRoot, "kubelet-root-dir", "/var/lib/kubelet", "kubelet's folder, with plugins and plugins_registry in it")
 	f.StringVar(&o.cdiDir, "cdi-dir", "/var/run/cdi", "where the container runtime looks for CDI files")
 	f.StringVar(&o.nriSocket, "nri-socket", "/var/run/nri/nri.sock", "the container runtime's NRI socket")
@@ -162,9 +163,6 @@ func parse(args []string, out io.Writer) (*options, error) {
 	}
 	if f.NArg() > 0 {
 		return nil, fmt.Errorf("there is no command %q", f.Arg(0))
-	}
-	if pcie {
-		return nil, errors.New("--expose-pcie-roots is not supported yet")
 	}
 	if file != "" {
 		text, err := os.ReadFile(file)

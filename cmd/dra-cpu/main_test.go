@@ -19,11 +19,11 @@ func TestFlagsAndFile(t *testing.T) {
 	if err := os.WriteFile(file, []byte("groupBy: socket\nreservedCPUs: '0'\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o, err := parse([]string{"--v=4", "--bind-address=:9090", "--expose-pcie-roots=false", "--config=" + file, "-group-by=numanode"}, io.Discard)
+	o, err := parse([]string{"--v=4", "--bind-address=:9090", "--expose-pcie-roots", "--config=" + file, "-group-by=numanode"}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.config.GroupBy != cpuset.ByNUMANode || o.config.ReservedCPUs != "0" || o.address != ":9090" || !slices.Equal(o.deprecated, []string{"group-by"}) {
+	if o.config.GroupBy != cpuset.ByNUMANode || o.config.ReservedCPUs != "0" || o.address != ":9090" || !o.pcieRoots || !slices.Equal(o.deprecated, []string{"group-by"}) {
 		t.Errorf("got %+v", o)
 	}
 }
@@ -41,7 +41,7 @@ func TestFlagsRefused(t *testing.T) {
 		{"--cpu-device-mode=both", "individual", true},
 		{"--no-such", "no-such", true},
 		{"gather", `no command "gather"`, false},
-		{"--expose-pcie-roots", "not supported", false},
+		{"--expose-pcie-roots=maybe", "invalid boolean", true},
 		{"--config=" + file, "groupby is spelt groupBy", false},
 		{"--config=/none", "no such file", false},
 	} {

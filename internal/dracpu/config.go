@@ -29,6 +29,8 @@ type Config struct {
 
 	// ThreadEnvironment tells programs on exclusive CPUs how many threads to start.
 	ThreadEnvironment bool `json:"threadEnvironment"`
+	// CPUView is exclusive, all or none: which containers see their own CPUs in /sys and /proc instead of the machine's.
+	CPUView string `json:"cpuView"`
 	// MinSharedCPUs are left to containers without a claim: a claim that would take them fails.
 	MinSharedCPUs int `json:"minSharedCPUs"`
 	// CFSQuota is keep or disable: whether a CPU limit also throttles containers on exclusive CPUs.
@@ -40,9 +42,16 @@ type Config struct {
 	SelfManaged []string `json:"selfManaged"`
 }
 
-// DefaultConfig is the configuration of the published driver, with threadEnvironment.
+// The values of CPUView.
+const (
+	viewExclusive = "exclusive"
+	viewAll       = "all"
+	viewNone      = "none"
+)
+
+// DefaultConfig is the configuration of the published driver, with threadEnvironment and cpuView.
 func DefaultConfig() Config {
-	return Config{CPUDeviceMode: cpuset.Grouped, GroupBy: cpuset.ByNUMANode, ThreadEnvironment: true, CFSQuota: "keep", MemoryNodes: "all"}
+	return Config{CPUDeviceMode: cpuset.Grouped, GroupBy: cpuset.ByNUMANode, ThreadEnvironment: true, CPUView: viewExclusive, CFSQuota: "keep", MemoryNodes: "all"}
 }
 
 // flagOnly are keys that somebody might look for in the file.
@@ -133,7 +142,8 @@ func (c Config) exposure() (cpuset.Exposure, error) {
 	for what, v := range map[string]struct {
 		is    string
 		right []string
-	}{"cfsQuota": {c.CFSQuota, []string{"keep", "disable"}}, "memoryNodes": {c.MemoryNodes, []string{"all", "local"}}} {
+	}{"cfsQuota": {c.CFSQuota, []string{"keep", "disable"}}, "memoryNodes": {c.MemoryNodes, []string{"all", "local"}},
+		"cpuView": {c.CPUView, []string{viewExclusive, viewAll, viewNone}}} {
 		if !slices.Contains(v.right, v.is) {
 			return e, fmt.Errorf("%s is %q, want one of %v", what, v.is, v.right)
 		}

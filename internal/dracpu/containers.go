@@ -231,3 +231,23 @@ func (l *ledger) synchronize(all []*container) (changes []change, refused []erro
 	}
 	return l.changes(), refused
 }
+
+// sharedNow is shared, for whoever doesn't hold mu.
+func (l *ledger) sharedNow() cpuset.Set {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.shared()
+}
+
+// exclusiveSets are the CPUs of the containers that have some of their own.
+func (l *ledger) exclusiveSets() []cpuset.Set {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []cpuset.Set
+	for _, c := range l.containers {
+		if c.exclusive() {
+			out = append(out, c.cpus)
+		}
+	}
+	return out
+}

@@ -3,6 +3,7 @@ package dracpu
 import (
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/containerd/nri/pkg/api"
 	"github.com/go-logr/logr/testr"
@@ -13,6 +14,7 @@ import (
 
 func testPlugin(t *testing.T, l *ledger) *plugin {
 	return &plugin{log: testr.New(t), ledger: l, state: newState(), metric: newMetrics(l), threads: true,
+		views: newViews(t.TempDir(), fstest.MapFS{}), view: viewExclusive,
 		kick: make(chan struct{}, 1), saveSoon: make(chan struct{}, 1)}
 }
 

@@ -38,6 +38,8 @@ type Options struct {
 	Sys, Proc fs.FS
 	// KubeletRoot has the folders plugins and plugins_registry; CDIDir is where the runtime looks for CDI files.
 	KubeletRoot, CDIDir, NRISocket string
+	// PCIeRoots publishes the PCIe roots near to each device.
+	PCIeRoots bool
 	// Address serves health and metrics.
 	Address string
 	// Every is how often the machine is looked at for CPUs that come and go, and
@@ -110,6 +112,7 @@ func newDriver(o Options, stop context.CancelCauseFunc) (*driver, error) {
 	if err != nil {
 		return nil, err
 	}
+	e.PCIeRoots = o.PCIeRoots
 	root, err := checkRoot(o.KubeletRoot)
 	if err != nil {
 		return nil, err
@@ -144,6 +147,7 @@ func (d *driver) assemble(stop context.CancelCauseFunc) {
 	d.plugin = &plugin{
 		log: d.Log.WithName("nri"), ledger: d.ledger, state: s, metric: m,
 		threads: c.ThreadEnvironment, liftQuota: c.CFSQuota == "disable", memory: c.MemoryNodes == "local", selfManaged: alone,
+		views: newViews(d.dataDir, d.Proc), view: c.CPUView,
 		kick: make(chan struct{}, 1), saveSoon: make(chan struct{}, 1),
 	}
 	d.node = &node{log: d.Log.WithName("dra"), ledger: d.ledger, state: s, metric: m, stop: stop, changed: func() { wake(d.plugin.kick) }}

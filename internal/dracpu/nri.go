@@ -27,6 +27,9 @@ type plugin struct {
 	// memory: exclusive containers have no CFS quota, and memory of their own nodes only.
 	threads, liftQuota, memory bool
 	selfManaged                []pods
+	// views show containers their own CPUs; view says which containers: exclusive, all or none.
+	views *views
+	view  string
 	// kick wakes the goroutine that tells the runtime of changes; saveSoon the one that writes the checkpoint.
 	kick, saveSoon chan struct{}
 }
@@ -65,6 +68,7 @@ func (p *plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containe
 	}
 	p.log.Info("The container runtime has told of its containers", "pods", len(pods), "containers", len(all), "changes", len(changes))
 	p.state.set(func(s *conditions) { s.synchronized = true })
+	wake(p.kick)
 	return updates(changes), nil
 }
 
@@ -98,15 +102,17 @@ func (p *plugin) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.
 		wake(p.saveSoon)
 	}
 	p.log.V(2).Info("A container is made", "container", known.name, "cpus", known.applied.String(), "exclusive", known.exclusive(), "changes", len(changes))
-	return p.adjust(known, c.GetEnv()), updates(changes), nil
+	return p.adjust(known, c), updates(changes), nil
 }
 
-func (p *plugin) adjust(c *container, env []string) *api.ContainerAdjustment {
+func (p *plugin) adjust(c *container, asked *api.Container) *api.ContainerAdjustment {
 	a := &api.ContainerAdjustment{}
 	a.SetLinuxCPUSetCPUs(c.applied.String())
+	p.show(a, c, asked.GetMounts())
 	if !c.exclusive() {
 		return a
 	}
+	env := asked.GetEnv()
 	if p.liftQuota {
 		a.SetLinuxCPUQuota(-1)
 	}
@@ -121,6 +127,40 @@ func (p *plugin) adjust(c *container, env []string) *api.ContainerAdjustment {
 		a.AddEnv(v.name, v.value)
 	}
 	return a
+}
+
+// show lets a container see its own CPUs where programs count the machine's. One that
+// can't be shown them runs nevertheless: on the right CPUs, as it would without.
+func (p *plugin) show(a *api.ContainerAdjustment, c *container, mounts []*api.Mount) {
+	var files map[string]string
+	var err error
+	switch {
+	case p.view == viewNone || p.view == viewExclusive && !c.exclusive():
+		return
+	case c.exclusive():
+		files, err = p.views.exclusive(c.cpus)
+	default:
+		files, err = map[string]string{onlineFile: p.views.sharedFile()}, p.views.follow(c.applied)
+	}
+	if err != nil {
+		p.log.Error(err, "The container sees the machine's CPUs", "container", c.name)
+		return
+	}
+	cover(a, mounts, files)
+}
+
+// tidy writes down what containers without a claim see, and drops what no container sees any more.
+func (p *plugin) tidy() {
+	if !p.state.get().synchronized { // who sees what isn't known yet
+		return
+	}
+	var errs []error
+	if p.view == viewAll {
+		errs = append(errs, p.views.follow(p.ledger.sharedNow()))
+	}
+	if err := errors.Join(append(errs, p.views.drop(p.ledger.exclusiveSets))...); err != nil {
+		p.log.Error(err, "What containers see of their CPUs can't be kept")
+	}
 }
 
 // PostCreateContainer: until now the runtime has dropped updates of the container.
@@ -252,6 +292,7 @@ func (p *plugin) apply(ctx context.Context, s stub.Stub, lost <-chan struct{}) {
 		case <-lost:
 			return
 		case <-p.kick:
+			p.tidy()
 		case <-again.C: // for those that failed
 		}
 		if !p.state.get().synchronized {

@@ -20,6 +20,8 @@ func TestCPUDriver(t *testing.T) {
 	set := find(t, all, "DaemonSet", cpuChart)
 	same(t, "arguments", []any{"/dracpu", "--v=4", "--bind-address=:8080", "--expose-pcie-roots=false"}, containers(set)[0]["args"])
 	find(t, all, "DeviceClass", "dra.cpu")
+	roots := find(t, render(t, cpuChart, "args: {exposePCIeRoots: true}"), "DaemonSet", cpuChart)
+	same(t, "arguments", []any{"/dracpu", "--v=4", "--bind-address=:8080", "--expose-pcie-roots=true"}, containers(roots)[0]["args"])
 
 	moved := find(t, render(t, cpuChart, "kubeletRootDir: /var/lib/k0s/kubelet/"), "DaemonSet", cpuChart)
 	data, err := moved.MarshalJSON()
@@ -54,7 +56,7 @@ func TestCPUDriverRefused(t *testing.T) {
 		"driverConfig: {reservedCPUs: 0}":   "reservedCPUs",
 		"reservedCPUs: '0'":                 "reservedCPUs",
 		"kubeletRootDir: kubelet":           "kubeletRootDir",
-		"args: {exposePCIeRoots: true}":     "exposePCIeRoots",
+		"args: {exposePCIeRoots: both}":     "exposePCIeRoots",
 		"args: {groupBy: rack}":             "groupBy",
 	} {
 		if out, err := template(t, cpuChart, values); err == nil || !strings.Contains(err.Error(), want) {

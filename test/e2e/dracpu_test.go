@@ -33,7 +33,8 @@ type cpus struct{ *box }
 func TestExclusiveCPUs(t *testing.T) {
 	// Not beside other stories: it takes a CPU of the node from their containers.
 	c := cpus{open(t, "e2e-cpus")}
-	c.install(driverNode, "minSharedCPUs: 1")
+	programs := buildCounters(t)
+	c.install(driverNode, "minSharedCPUs: 1", "cpuView: all")
 	c.apply(`
 apiVersion: resource.k8s.io/v1
 kind: ResourceClaimTemplate
@@ -56,6 +57,9 @@ spec:
 		t.Errorf("the pinned container has %s, the shared one %s, the node %s", mine, c.now("shared"), all)
 	}
 	c.environment("first")
+	small := programs()
+	c.each("first", c.counts("first", small), 1)
+	c.sees("shared", all.Minus(mine))
 
 	c.restart()
 	c.pod("later", "")
@@ -76,7 +80,9 @@ spec:
 		}
 		ends = append(ends, c.end(name))
 		c.sharedHave(all)
+		c.sees("shared", all)
 	}
+	c.each("shared", c.counts("shared", small), all.Len())
 	for _, name := range []string{"shared", "later"} {
 		c.neverOn(name, ends)
 	}
@@ -250,6 +256,18 @@ type span struct {
 	name     string
 	cpus     cpuset.Set
 	from, to float64
+}
+
+// sees waits until the kernel's own file says these CPUs in the container.
+func (c cpus) sees(name string, want cpuset.Set) {
+	c.t.Helper()
+	c.until(name+" sees CPUs "+want.String(), func(ctx context.Context) error {
+		out, err := c.run(ctx, "", "kubectl", "exec", "-n", c.namespace, name, "--", "cat", "/sys/devices/system/cpu/online")
+		if got := strings.TrimSpace(out); err == nil && got != want.String() {
+			err = fmt.Errorf("it says %q", got)
+		}
+		return err
+	})
 }
 
 // end deletes a pinned pod, and says since when it had which CPUs.

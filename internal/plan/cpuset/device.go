@@ -45,6 +45,8 @@ type Exposure struct {
 	Reserved Set
 	// NodeAllocatable makes the scheduler subtract what claims take from the node's cpu.
 	NodeAllocatable bool
+	// PCIeRoots adds the PCIe roots that are near to a device.
+	PCIeRoots bool
 }
 
 // Device is one DRA device.
@@ -58,9 +60,19 @@ type Device struct {
 // Devices describes the machine. Names depend on the machine alone, so that a
 // claim means the same CPUs when the reserved ones change.
 func Devices(t Topology, e Exposure) []Device {
+	out := grouped(t, e)
 	if e.Mode == Individual {
-		return individual(t, e)
+		out = individual(t, e)
 	}
+	for _, d := range out {
+		if roots := t.rootsOf(d.CPUs); e.PCIeRoots && len(roots) > 0 {
+			d.Attributes[pcieRoot] = resourceapi.DeviceAttribute{StringValues: roots}
+		}
+	}
+	return out
+}
+
+func grouped(t Topology, e Exposure) []Device {
 	allocatable := t.All().Minus(e.Reserved)
 	var out []Device
 	add := func(name string, cpus Set, more map[resourceapi.QualifiedName]resourceapi.DeviceAttribute) {
@@ -69,9 +81,10 @@ func Devices(t Topology, e Exposure) []Device {
 		}
 		more["dra.cpu/smtEnabled"] = boolean(t.SMT)
 		more["dra.cpu/numCPUs"] = number(cpus.Len())
-		if list := cpus.String(); len(list) <= maxAttributeText {
-			more["dra.cpu/cpuIDs"] = text(list)
+		if layout := t.smtLayout(cpus); layout != "" {
+			setLong(more, "dra.cpu/smtLayout", layout)
 		}
+		setLong(more, "dra.cpu/cpuIDs", cpus.String())
 		out = append(out, Device{name, cpus, more})
 	}
 	switch e.GroupBy {
@@ -196,7 +209,11 @@ func mapping(e Exposure) *resourceapi.NodeAllocatableMapping {
 // Slices cuts the devices into as many lists as the API's limit makes necessary.
 func Slices(devices []Device, e Exposure) [][]resourceapi.Device {
 	var out [][]resourceapi.Device
-	for chunk := range slices.Chunk(devices, resourceapi.ResourceSliceMaxDevices) {
+	most := resourceapi.ResourceSliceMaxDevices
+	if e.PCIeRoots { // lists count more
+		most = resourceapi.ResourceSliceMaxDevicesWithAdvancedFeatures
+	}
+	for chunk := range slices.Chunk(devices, most) {
 		list := make([]resourceapi.Device, 0, len(chunk))
 		for _, d := range chunk {
 			list = append(list, d.Describe(e))

@@ -124,7 +124,7 @@ func checkSlices(t *testing.T, devices []Device, e Exposure) {
 
 // 384 CPUs in groups are less than 2 KB.
 func TestGroupedSlicesAreSmall(t *testing.T) {
-	s := shape{"", 2, 2, 24, 192, 2, true, true}
+	s := shape{"", 2, 2, 24, 192, 2, true, true, false}
 	e := Exposure{Mode: Grouped, GroupBy: ByNUMANode}
 	text, err := json.Marshal(Slices(Devices(s.build(), e), e))
 	if err != nil || len(text) >= 2048 {

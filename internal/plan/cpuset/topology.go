@@ -47,6 +47,8 @@ type Topology struct {
 	CPUs []CPU
 	// SMT tells whether the machine runs several threads per core.
 	SMT bool
+	// PCIeRoots are sorted by name.
+	PCIeRoots []Root
 }
 
 // All is the set of the CPUs.

@@ -235,9 +235,9 @@ func groupLayout(a attributes, count int, node *corev1.Node) ([][]int, bool) {
 	if smt.BoolValue != nil && *smt.BoolValue && count%2 == 0 {
 		threads = 2
 	}
-	ids, err := ParseSet(a.text("cpuIDs"))
+	ids, err := ParseSet(a.long("cpuIDs"))
 	if err == nil && len(ids) == count {
-		if cores := strides(a.text("smtLayout"), ids); cores != nil {
+		if cores := strides(a.long("smtLayout"), ids); cores != nil {
 			return cores, true
 		}
 		return paired(ids, threads), true
@@ -265,20 +265,24 @@ func paired(ids []int, threads int) [][]int {
 }
 
 // strides reads how threads are numbered, as "v1:0-31>32": the sets have the first
-// threads, and the number after each is from one thread to the next. It returns nil
-// for what it can't read.
+// threads, and the number after each is from one thread to the next. A core ends where
+// another begins. It returns nil for what it can't read.
 func strides(layout string, ids []int) [][]int {
-	_, entries, ok := strings.Cut(layout, ":")
+	_, text, ok := strings.Cut(layout, ":")
 	if !ok {
 		return nil
 	}
-	have := map[int]bool{}
+	have, begins := map[int]bool{}, map[int]bool{}
 	for _, id := range ids {
 		have[id] = true
 	}
-	var out [][]int
-	for entry := range strings.SplitSeq(entries, ";") {
-		set, stride, threaded := strings.Cut(entry, ">")
+	type entry struct {
+		firsts []int
+		step   int
+	}
+	var entries []entry
+	for part := range strings.SplitSeq(text, ";") {
+		set, stride, threaded := strings.Cut(part, ">")
 		firsts, err := ParseSet(set)
 		if err != nil {
 			return nil
@@ -290,13 +294,17 @@ func strides(layout string, ids []int) [][]int {
 			}
 		}
 		for _, first := range firsts {
+			begins[first] = true
+		}
+		entries = append(entries, entry{firsts, step})
+	}
+	var out [][]int
+	for _, e := range entries {
+		for _, first := range e.firsts {
 			var core []int
-			for id := first; have[id]; id += step {
+			for id := first; have[id] && (id == first || !begins[id]); id += e.step {
 				core = append(core, id)
 				delete(have, id)
-				if step == 0 {
-					break
-				}
 			}
 			if len(core) > 0 {
 				out = append(out, core)
