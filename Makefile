@@ -6,7 +6,7 @@ export CGO_ENABLED := 0
 export GOFLAGS := $(strip $(GOFLAGS) -trimpath -buildvcs=false)
 
 .DEFAULT_GOAL := help
-.PHONY: help up down demo test lint gen openapi images e2e robust bench microbench bin/slinky bin/testrun
+.PHONY: help up down demo test lint gen openapi images e2e e2e-numa robust bench microbench bin/slinky bin/testrun
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -37,6 +37,9 @@ images: bin/slinky ## Build the container images
 
 e2e: bin/testrun ## Run the end-to-end stories in a box of their own (as root)
 	@exec bin/testrun -stages e2e
+
+e2e-numa: bin/testrun ## Run the stories of an emulated machine with NUMA nodes and cgroup v2; slow (as root)
+	@exec bin/testrun -stages numa
 
 robust: bin/slinky ## Kill and freeze each process of the bridge during 500 workloads (as root; SEED=n)
 	@SLINKY_TEST_APISERVER=1 KUBEBUILDER_ASSETS=$$(bin/slinky tools envtest) SLINKY_TEST_SLURM=1 SLINKY_TEST_ROBUST=$(or $(SEED),1) \

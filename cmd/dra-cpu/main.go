@@ -60,6 +60,7 @@ func run(ctx context.Context, args []string, out io.Writer, getenv func(string) 
 		Config: o.config, Log: log, Address: o.address, KubeletRoot: o.kubeletRoot, CDIDir: o.cdiDir, NRISocket: o.nriSocket,
 		PCIeRoots: o.pcieRoots,
 		Sys:       os.DirFS(filepath.Join("/", getenv("HOST_ROOT"), "sys")), Proc: os.DirFS(filepath.Join("/", getenv("HOST_ROOT"), "proc")), Every: time.Minute,
+		Cgroups: os.DirFS(o.cgroups),
 	}
 	if path := o.config.SysfsOverlay; path != "" {
 		if options.Sys, err = overlay(options.Sys, path); err != nil {
@@ -110,10 +111,10 @@ func connect(kubeconfig string) (kubernetes.Interface, error) {
 }
 
 type options struct {
-	config                                  dracpu.Config
-	address, kubeletRoot, cdiDir, nriSocket string
-	deprecated                              []string
-	pcieRoots                               bool
+	config                                           dracpu.Config
+	address, kubeletRoot, cdiDir, nriSocket, cgroups string
+	deprecated                                       []string
+	pcieRoots                                        bool
 }
 
 // oneOf is a flag with few values.
@@ -150,6 +151,7 @@ func parse(args []string, out io.Writer) (*options, error) {
 	f.StringVar(&o.kubeletRoot, "kubelet-root-dir", "/var/lib/kubelet", "kubelet's folder, with plugins and plugins_registry in it")
 	f.StringVar(&o.cdiDir, "cdi-dir", "/var/run/cdi", "where the container runtime looks for CDI files")
 	f.StringVar(&o.nriSocket, "nri-socket", "/var/run/nri/nri.sock", "the container runtime's NRI socket")
+	f.StringVar(&o.cgroups, "cgroup-root", "/sys/fs/cgroup", "the node's cgroups, for slurmJobs: exclusive")
 	f.Var(mode, "cpu-device-mode", "deprecated, cpuDeviceMode of the configuration: "+strings.Join(mode.allowed, ", "))
 	f.Var(group, "group-by", "deprecated, groupBy of the configuration: "+strings.Join(group.allowed, ", "))
 	f.StringVar(&flags.ReservedCPUs, "reserved-cpus", "", "deprecated, reservedCPUs of the configuration: CPUs that are offered to nobody, as in 0-1,8")

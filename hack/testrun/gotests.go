@@ -77,6 +77,33 @@ func realSlurm(ctx context.Context, r *runner) []result {
 const boxName = "test"
 
 func e2e(ctx context.Context, r *runner) []result {
+	return r.inBox(ctx, func(slinky string) []result {
+		up := r.check(ctx, "slinky up", "e2e-up", slinky, "up", "--name", boxName)
+		if up.outcome != passed {
+			return []result{up}
+		}
+		return append([]result{up}, r.goTest(ctx, "e2e", true, []string{"SLINKY_TEST_BOX=" + boxName},
+			"-count=1", "-v", "-timeout=45m", "./test/e2e/...")...)
+	})
+}
+
+// numa is slow, as its machine is emulated.
+func numa(ctx context.Context, r *runner) []result {
+	return r.inBox(ctx, func(slinky string) []result {
+		results := []result{r.check(ctx, "slinky up", "numa-up", slinky, "up", "--name", boxName)}
+		if results[0].outcome == passed {
+			results = append(results, r.check(ctx, "slinky emulate", "numa-emulate", slinky, "emulate", "--name", boxName, "dra-cpu", "slurmd"))
+		}
+		if last := results[len(results)-1]; last.outcome != passed {
+			return results
+		}
+		return append(results, r.goTest(ctx, "numa", true, []string{"SLINKY_TEST_NUMA=" + boxName},
+			"-count=1", "-v", "-timeout=45m", "-run=^TestNUMA", "./test/e2e")...)
+	})
+}
+
+// inBox runs stories in a box of their own, which they start themselves, and removes it.
+func (r *runner) inBox(ctx context.Context, stories func(slinky string) []result) []result {
 	slinky, err := r.slinky(ctx)
 	if err != nil {
 		return []result{failure("e2e", err.Error())}
@@ -94,12 +121,7 @@ func e2e(ctx context.Context, r *runner) []result {
 	if err != nil {
 		return []result{failure("look at this machine", err.Error())}
 	}
-	up := r.check(ctx, "slinky up", "e2e-up", slinky, "up", "--name", boxName)
-	results := []result{up}
-	if up.outcome == passed {
-		results = append(results, r.goTest(ctx, "e2e", true, []string{"SLINKY_TEST_BOX=" + boxName},
-			"-count=1", "-v", "-timeout=45m", "./test/e2e/...")...)
-	}
+	results := stories(slinky)
 	return append(results, r.takeDown(ctx, slinky, boxes, before)...)
 }
 

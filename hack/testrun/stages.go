@@ -16,6 +16,8 @@ type stage struct {
 	// wants is set for a stage that runs what "go test ./..." skips. The reason
 	// for the skip names this variable; with it set, nothing may be skipped.
 	wants string
+	// extra is set for a stage that only runs when it is asked for by name.
+	extra bool
 }
 
 func stages() []stage {
@@ -26,7 +28,19 @@ func stages() []stage {
 		{name: "apiserver", where: "real kube-apiserver and etcd", run: apiserver, wants: "SLINKY_TEST_APISERVER"},
 		{name: "slurm", where: "real Slurm daemons", run: realSlurm, wants: "SLINKY_TEST_SLURM"},
 		{name: "e2e", where: "box " + boxName + ": real nodes, real Slurm", run: e2e, wants: "SLINKY_TEST_BOX"},
+		{name: "numa", where: "box " + boxName + " with an emulated machine", run: numa, wants: "SLINKY_TEST_NUMA", extra: true},
 	}
+}
+
+// usual are the stages that run when none is named.
+func usual() []stage {
+	return slices.DeleteFunc(stages(), func(s stage) bool { return s.extra })
+}
+
+// isExtra tells whether a test is left to a stage that only runs when it is asked for.
+func isExtra(output string) bool {
+	wants := variable(output)
+	return slices.ContainsFunc(stages(), func(s stage) bool { return s.extra && s.wants == wants })
 }
 
 func stageNames() []string {
@@ -61,7 +75,9 @@ func (r *runner) runStages(ctx context.Context, chosen []stage) []report {
 		r.printFailures(results)
 		reports = append(reports, report{s, results, r.now().Sub(start)})
 	}
-	full := len(chosen) == len(stages())
+	full := !slices.ContainsFunc(usual(), func(s stage) bool {
+		return !slices.ContainsFunc(chosen, func(c stage) bool { return c.name == s.name })
+	})
 	return settleLater(reports, full)
 }
 
@@ -91,7 +107,7 @@ func settleLater(reports []report, full bool) []report {
 	for _, rep := range reports {
 		for i, t := range rep.results {
 			switch {
-			case t.outcome != later || ran[t.top()]:
+			case t.outcome != later || ran[t.top()] || full && isExtra(t.output):
 			case full:
 				rep.results[i].outcome = failed
 				rep.results[i].output += "    no stage has run this test\n"

@@ -1,6 +1,7 @@
 package box
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,7 +26,9 @@ type container struct {
 	rootfs string
 	// isolated gives the container an empty network instead of the one made for its name.
 	isolated bool
-	init     nodeinit.Config
+	// beside names the container whose network this one has too.
+	beside string
+	init   nodeinit.Config
 	// binds are host paths by their place in the container; folders are made.
 	binds    map[string]string
 	readonly map[string]string
@@ -194,7 +197,7 @@ func (b *Box) network(c container) specs.LinuxNamespace {
 	if c.isolated {
 		return specs.LinuxNamespace{Type: specs.NetworkNamespace}
 	}
-	return specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: netnsPath(b.netns(c.name))}
+	return specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: netnsPath(b.netns(cmp.Or(c.beside, c.name)))}
 }
 
 func bind(source, target string, options ...string) specs.Mount {

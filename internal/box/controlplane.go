@@ -41,8 +41,7 @@ func (b *Box) issueIdentities(nodes, port int) error {
 		"kube-proxy":         {CommonName: "system:kube-proxy"},
 	}
 	for i := 1; i <= nodes; i++ {
-		subjects[nodeName(i)] = pki.Subject{CommonName: "system:node:" + nodeName(i), Organization: "system:nodes",
-			Names: []string{nodeName(i)}, IPs: []net.IP{net.ParseIP(nodeIP(i))}}
+		subjects[nodeName(i)] = nodeSubject(nodeName(i), i)
 	}
 	for name, s := range subjects {
 		if err := ca.Issue(name, s); err != nil {
@@ -53,6 +52,11 @@ func (b *Box) issueIdentities(nodes, port int) error {
 		}
 	}
 	return ca.WriteKubeconfig(b.Kubeconfig(), "admin", b.prefix(), fmt.Sprintf("https://127.0.0.1:%d", port))
+}
+
+// nodeSubject is who a node is to the API server.
+func nodeSubject(name string, i int) pki.Subject {
+	return pki.Subject{CommonName: "system:node:" + name, Organization: "system:nodes", Names: []string{name}, IPs: []net.IP{net.ParseIP(nodeIP(i))}}
 }
 
 // featureGates are what the bridge's gangs and the CPU driver stand on.

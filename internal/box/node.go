@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/slinky-hpc/slinky/internal/box/nodeinit"
@@ -63,20 +64,25 @@ func (b *Box) node(i int, rootfs string, tools Tools) container {
 			"/pki/kubelet.crt": b.dir("pki", name+".crt"), "/pki/kubelet.key": b.dir("pki", name+".key"),
 			"/pki/kubelet.conf": b.dir("pki", name+".conf"), "/pki/kube-proxy.conf": b.dir("pki", "kube-proxy.conf"),
 		},
-		init: nodeinit.Config{
-			LogDir: "/logs",
-			// Kubelet insists on these; the host's values are not ours to change.
-			Sysctls: map[string]string{"vm/overcommit_memory": "1", "kernel/panic": "10", "kernel/panic_on_oops": "1"},
-			Folders: []string{"/run/containerd", "/var/run/nri", "/var/run/cdi", "/etc/cdi", "/etc/cni/net.d", "/opt/nri/plugins",
-				"/var/lib/kubelet/plugins", "/var/lib/kubelet/plugins_registry", "/var/log/pods"},
-			Copies: map[string]string{"/node/cni.conflist": "/etc/cni/net.d/10-pod.conflist", "/node/hosts": "/etc/hosts",
-				"/node/machine-id": "/etc/machine-id", "/node/crictl.yaml": "/etc/crictl.yaml"},
-			Services: []nodeinit.Service{
-				containerdService(),
-				{Name: "kubelet", Args: []string{kubeInside, "kubelet", "--config", "/node/kubelet.yaml", "--kubeconfig", "/pki/kubelet.conf",
-					"--hostname-override", name, "--node-ip", nodeIP(i), "--v", "2"}},
-				{Name: "kube-proxy", Args: []string{kubeInside, "kube-proxy", "--config", "/node/kube-proxy.yaml"}},
-			},
+		init: nodeConfig(name, nodeIP(i)),
+	}
+}
+
+// nodeConfig is what a node does inside, whether it is a container or a machine.
+func nodeConfig(name, ip string) nodeinit.Config {
+	return nodeinit.Config{
+		LogDir: "/logs",
+		// Kubelet insists on these; the host's values are not ours to change.
+		Sysctls: map[string]string{"vm/overcommit_memory": "1", "kernel/panic": "10", "kernel/panic_on_oops": "1"},
+		Folders: []string{"/run/containerd", "/var/run/nri", "/var/run/cdi", "/etc/cdi", "/etc/cni/net.d", "/opt/nri/plugins",
+			"/var/lib/kubelet/plugins", "/var/lib/kubelet/plugins_registry", "/var/log/pods"},
+		Copies: map[string]string{"/node/cni.conflist": "/etc/cni/net.d/10-pod.conflist", "/node/hosts": "/etc/hosts",
+			"/node/machine-id": "/etc/machine-id", "/node/crictl.yaml": "/etc/crictl.yaml"},
+		Services: []nodeinit.Service{
+			containerdService(),
+			{Name: "kubelet", Args: []string{kubeInside, "kubelet", "--config", "/node/kubelet.yaml", "--kubeconfig", "/pki/kubelet.conf",
+				"--hostname-override", name, "--node-ip", ip, "--v", "2"}},
+			{Name: "kube-proxy", Args: []string{kubeInside, "kube-proxy", "--config", "/node/kube-proxy.yaml"}},
 		},
 	}
 }
@@ -84,14 +90,28 @@ func (b *Box) node(i int, rootfs string, tools Tools) container {
 // writeNodeConfig writes what the node's daemons read, into the folder that is /node in the container.
 func (b *Box) writeNodeConfig(i int) error {
 	name := nodeName(i)
+	files, err := b.nodeFiles(name, i, nil)
+	if err != nil {
+		return err
+	}
+	for file, text := range files {
+		if err := replaceFile(b.containerDir(name, "conf", file), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nodeFiles are what the node's daemons read, by their names below /node.
+func (b *Box) nodeFiles(name string, i int, taints []corev1.Taint) (map[string]string, error) {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return fmt.Errorf("read the limit of open files: %w", err)
+		return nil, fmt.Errorf("read the limit of open files: %w", err)
 	}
 	id := sha256.Sum256([]byte(b.prefix() + name))
 	cni, err := json.Marshal(cniConfig(i))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	files := map[string]string{
 		"containerd.toml": containerdConfig,
@@ -101,19 +121,18 @@ func (b *Box) writeNodeConfig(i int) error {
 		"machine-id":      hex.EncodeToString(id[:16]) + "\n",
 		"crictl.yaml":     "runtime-endpoint: unix://" + containerdSocket + "\n",
 	}
-	for file, content := range map[string]any{"kubelet.yaml": kubeletConfig(limit.Max), "kube-proxy.yaml": proxyConfig(name)} {
+	kubelet := kubeletConfig(limit.Max)
+	if len(taints) > 0 {
+		kubelet["registerWithTaints"] = taints
+	}
+	for file, content := range map[string]any{"kubelet.yaml": kubelet, "kube-proxy.yaml": proxyConfig(name)} {
 		text, err := yaml.Marshal(content)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		files[file] = string(text)
 	}
-	for file, text := range files {
-		if err := replaceFile(b.containerDir(name, "conf", file), []byte(text), 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
+	return files, nil
 }
 
 // cniConfig gives each pod a link of its own to the node, which routes between them. Across a bridge, a Service's answer to a pod

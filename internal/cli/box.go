@@ -36,6 +36,27 @@ func (s *settings) up() *cobra.Command {
 	return c
 }
 
+func (s *settings) emulate() *cobra.Command {
+	return &cobra.Command{
+		Use: "emulate [IMAGE...]", GroupID: "box", ValidArgs: image.Known(), Args: cobra.ArbitraryArgs,
+		Short: "Add a node that is an emulated machine: 8 CPUs, 2 sockets and NUMA nodes, SMT, cgroup v2; slow",
+		Example: "  slinky emulate dra-cpu slurmd\n" +
+			"  slinky kubectl get node " + box.EmulatedNode,
+		RunE: func(c *cobra.Command, images []string) error {
+			b, err := s.builder()
+			if err != nil {
+				return err
+			}
+			start := time.Now()
+			if err := b.Emulate(c.Context(), images); err != nil {
+				return err
+			}
+			fmt.Fprintf(c.OutOrStdout(), "\nNode %q is ready after %s. It has the taint %s.\n", box.EmulatedNode, time.Since(start).Round(time.Second/10), box.EmulatedTaint)
+			return nil
+		},
+	}
+}
+
 func (s *settings) down() *cobra.Command {
 	return &cobra.Command{
 		Use: "down", GroupID: "box", Args: cobra.NoArgs,

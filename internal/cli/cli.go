@@ -32,8 +32,8 @@ func New(environ []string) *cobra.Command {
 	root.PersistentFlags().StringVar(&s.name, "name", box.DefaultName, "name of the box")
 	root.PersistentFlags().StringVar(&s.source, "source", "", "checkout of the project to build from (default: around the working folder or this program)")
 	root.AddGroup(&cobra.Group{ID: "box", Title: "The box, a cluster on this machine:"}, &cobra.Group{ID: "use", Title: "Working with it:"})
-	root.AddCommand(s.up(), s.down(), s.status(), s.demo(), s.images(), s.load(),
-		s.why(), s.kubectl(), s.helm(), s.exec(), s.slurm(), s.kubeconfig(), s.tools(), nodeInit())
+	root.AddCommand(s.up(), s.emulate(), s.down(), s.status(), s.demo(), s.images(), s.load(),
+		s.why(), s.kubectl(), s.helm(), s.exec(), s.slurm(), s.kubeconfig(), s.tools(), nodeInit(), machineInit())
 	return root
 }
 
@@ -142,6 +142,23 @@ func nodeInit() *cobra.Command {
 		Short: "First process of the box's containers",
 		RunE: func(c *cobra.Command, args []string) error {
 			config, err := nodeinit.Read(args[0])
+			if err != nil {
+				return err
+			}
+			return nodeinit.Run(c.Context(), config)
+		},
+	}
+}
+
+func machineInit() *cobra.Command {
+	return &cobra.Command{
+		Use: "machine-init", Hidden: true, Args: cobra.NoArgs,
+		Short: "First process of the box's emulated machine",
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := nodeinit.BootMachine(); err != nil {
+				return err
+			}
+			config, err := nodeinit.Read("/node/init.json")
 			if err != nil {
 				return err
 			}

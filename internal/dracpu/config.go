@@ -40,6 +40,8 @@ type Config struct {
 	// SelfManaged are pods whose containers divide the node's CPUs among programs by themselves, and are left alone,
 	// as "namespace/label=value": Slurm's workers, where Slurm gives out the CPUs of the node's pods as well.
 	SelfManaged []string `json:"selfManaged"`
+	// SlurmJobs is share or exclusive: whether containers without a claim may run on CPUs of Slurm's own jobs on the node.
+	SlurmJobs string `json:"slurmJobs"`
 }
 
 // The values of CPUView.
@@ -51,7 +53,7 @@ const (
 
 // DefaultConfig is the configuration of the published driver, with threadEnvironment and cpuView.
 func DefaultConfig() Config {
-	return Config{CPUDeviceMode: cpuset.Grouped, GroupBy: cpuset.ByNUMANode, ThreadEnvironment: true, CPUView: viewExclusive, CFSQuota: "keep", MemoryNodes: "all"}
+	return Config{CPUDeviceMode: cpuset.Grouped, GroupBy: cpuset.ByNUMANode, ThreadEnvironment: true, CPUView: viewExclusive, CFSQuota: "keep", MemoryNodes: "all", SlurmJobs: "share"}
 }
 
 // flagOnly are keys that somebody might look for in the file.
@@ -142,7 +144,7 @@ func (c Config) exposure() (cpuset.Exposure, error) {
 	for what, v := range map[string]struct {
 		is    string
 		right []string
-	}{"cfsQuota": {c.CFSQuota, []string{"keep", "disable"}}, "memoryNodes": {c.MemoryNodes, []string{"all", "local"}},
+	}{"cfsQuota": {c.CFSQuota, []string{"keep", "disable"}}, "memoryNodes": {c.MemoryNodes, []string{"all", "local"}}, "slurmJobs": {c.SlurmJobs, []string{"share", slurmJobsExclusive}},
 		"cpuView": {c.CPUView, []string{viewExclusive, viewAll, viewNone}}} {
 		if !slices.Contains(v.right, v.is) {
 			return e, fmt.Errorf("%s is %q, want one of %v", what, v.is, v.right)

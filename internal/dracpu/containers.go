@@ -189,6 +189,7 @@ func (l *ledger) ended(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.containers, id)
+	delete(l.alone, id)
 }
 
 // wanted is what a container that is being updated by kubelet must keep.

@@ -36,6 +36,8 @@ type Options struct {
 	Log      logr.Logger
 	// Sys is /sys, Proc is /proc.
 	Sys, Proc fs.FS
+	// Cgroups is the node's /sys/fs/cgroup, for the CPUs of Slurm's jobs; it is only read where they are followed.
+	Cgroups fs.FS
 	// KubeletRoot has the folders plugins and plugins_registry; CDIDir is where the runtime looks for CDI files.
 	KubeletRoot, CDIDir, NRISocket string
 	// PCIeRoots publishes the PCIe roots near to each device.
@@ -71,6 +73,9 @@ func (d *driver) run(ctx context.Context, stop context.CancelCauseFunc) error {
 	defer func() { <-background }()
 	defer stop(nil)
 	go d.keepSaving(ctx)
+	if d.jobs != nil {
+		go d.followJobs(ctx)
+	}
 
 	select {
 	case <-ctx.Done():
@@ -105,6 +110,8 @@ type driver struct {
 	ledger   *ledger
 	node     *node
 	plugin   *plugin
+	// jobs is nil where Slurm's own jobs are not followed.
+	jobs *slurmJobs
 }
 
 func newDriver(o Options, stop context.CancelCauseFunc) (*driver, error) {
@@ -150,7 +157,10 @@ func (d *driver) assemble(stop context.CancelCauseFunc) {
 		views: newViews(d.dataDir, d.Proc), view: c.CPUView,
 		kick: make(chan struct{}, 1), saveSoon: make(chan struct{}, 1),
 	}
-	d.node = &node{log: d.Log.WithName("dra"), ledger: d.ledger, state: s, metric: m, stop: stop, changed: func() { wake(d.plugin.kick) }}
+	if c.SlurmJobs == slurmJobsExclusive {
+		d.jobs = &slurmJobs{cgroups: d.Cgroups, trusted: d.ledger.isAlone}
+	}
+	d.node = &node{jobs: d.jobs, log: d.Log.WithName("dra"), ledger: d.ledger, state: s, metric: m, stop: stop, changed: func() { wake(d.plugin.kick) }}
 	if policy := d.kubeletPolicy(); policy == "static" {
 		s.set(func(c *conditions) {
 			c.rival = "kubelet's cpuManagerPolicy is static and would move containers off their CPUs: set it to none, drain the node and remove cpu_manager_state"

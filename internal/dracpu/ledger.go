@@ -34,12 +34,15 @@ type ledger struct {
 	machine    cpuset.Machine
 	claims     map[types.UID]*claim
 	containers map[string]*container
+	// alone are the containers that are left alone, by ID. jobs are what Slurm's own jobs have, if that is followed.
+	alone map[string]bool
+	jobs  []cpuset.Held
 }
 
 func newLedger(dataDir, cdiDir, bootID string, m cpuset.Machine, minShared int) *ledger {
 	return &ledger{
 		checkpoint: filepath.Join(dataDir, "checkpoint.json"), cdiDir: cdiDir, bootID: bootID, machine: m, minShared: minShared,
-		claims: map[types.UID]*claim{}, containers: map[string]*container{},
+		claims: map[types.UID]*claim{}, containers: map[string]*container{}, alone: map[string]bool{},
 	}
 }
 
@@ -118,13 +121,13 @@ func (l *ledger) sorted() []*claim {
 	return slices.SortedFunc(maps.Values(l.claims), func(a, b *claim) int { return cmp.Compare(a.UID, b.UID) })
 }
 
-// held lists what claims have. mu is held.
+// held lists what claims and Slurm's jobs have. mu is held.
 func (l *ledger) held() []cpuset.Held {
 	out := make([]cpuset.Held, 0, len(l.claims))
 	for _, c := range l.sorted() {
 		out = append(out, cpuset.Held{Holder: c.String(), CPUs: c.cpus()})
 	}
-	return out
+	return append(out, l.jobs...)
 }
 
 // prepare gives the claim its CPUs, once: all of it is done, in memory, checkpoint
@@ -264,10 +267,14 @@ func (l *ledger) free() cpuset.Set {
 	return free
 }
 
-// shared is where containers without a claim run: on what is free, else on the
-// reserved CPUs. It is empty if there is neither. mu is held.
+// shared is where containers without a claim run: on what is free and, if there is more, not a job's of Slurm; else on
+// the reserved CPUs. It is empty if there is neither. mu is held.
 func (l *ledger) shared() cpuset.Set {
-	if free := l.free(); !free.Empty() {
+	free := l.free()
+	if rest := free.Minus(l.jobCPUs()); !rest.Empty() {
+		return rest
+	}
+	if !free.Empty() {
 		return free
 	}
 	reserved := l.machine.Topology.All().Intersect(l.machine.Exposure.Reserved)

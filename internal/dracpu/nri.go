@@ -51,7 +51,11 @@ func (p *plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containe
 	}
 	var all []*container
 	for _, c := range containers {
-		if c.GetState() == api.ContainerState_CONTAINER_STOPPED || p.alone(byID[c.GetPodSandboxId()]) {
+		if c.GetState() == api.ContainerState_CONTAINER_STOPPED {
+			continue
+		}
+		if p.alone(byID[c.GetPodSandboxId()]) {
+			p.ledger.setAlone(c.GetId())
 			continue
 		}
 		known, err := p.describe(byID[c.GetPodSandboxId()], c)
@@ -85,6 +89,7 @@ func (p *plugin) describe(pod *api.PodSandbox, c *api.Container) (*container, er
 func (p *plugin) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	defer p.metric.hook("create")()
 	if p.alone(pod) {
+		p.ledger.setAlone(c.GetId())
 		return nil, nil, nil
 	}
 	known, err := p.describe(pod, c)

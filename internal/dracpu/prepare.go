@@ -25,6 +25,7 @@ type node struct {
 	state   *state
 	metric  *metrics
 	changed func() // claims have come or gone
+	jobs    *slurmJobs
 	stop    context.CancelCauseFunc
 }
 
@@ -57,6 +58,12 @@ func (n *node) PrepareResourceClaims(_ context.Context, claims []*resourceapi.Re
 func (n *node) prepare(rc *resourceapi.ResourceClaim) (*claim, error) {
 	if !n.state.get().synchronized {
 		return nil, errors.New("the container runtime is not connected by NRI: the container would start with all CPUs")
+	}
+	if n.jobs != nil {
+		// A job may have begun or ended a moment ago.
+		if _, err := n.ledger.lookAtJobs(*n.jobs); err != nil {
+			return nil, err
+		}
 	}
 	return n.ledger.prepare(rc)
 }

@@ -22,13 +22,21 @@ type box struct {
 	slinky string
 	// namespace is the test's own; it is removed when the test ends.
 	namespace string
+	// patience is how long the story waits for one thing to come true.
+	patience time.Duration
 }
 
-// patience is how long a story waits for one thing to come true.
+// patience is that of most stories.
 const patience = 3 * time.Minute
 
 // open finds the box and gives the test a namespace of its own in it.
 func open(t *testing.T, namespace string) *box {
+	t.Helper()
+	return openBy(t, variable, namespace, patience)
+}
+
+// openBy is open for a story with a variable and a patience of its own.
+func openBy(t *testing.T, variable, namespace string, patience time.Duration) *box {
 	t.Helper()
 	name := os.Getenv(variable)
 	if name == "" {
@@ -41,7 +49,7 @@ func open(t *testing.T, namespace string) *box {
 	if _, err := os.Stat(slinky); err != nil {
 		t.Fatalf("%s is set, but slinky is not built: run go build -o bin/slinky ./cmd/slinky", variable)
 	}
-	b := &box{t: t, name: name, slinky: slinky, namespace: namespace}
+	b := &box{t: t, name: name, slinky: slinky, namespace: namespace, patience: patience}
 	b.kubectl("create", "namespace", namespace)
 	t.Cleanup(b.close)
 	return b
@@ -49,7 +57,7 @@ func open(t *testing.T, namespace string) *box {
 
 // close shows what there was if the test failed, and removes the namespace.
 func (b *box) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), b.patience)
 	defer cancel()
 	if b.t.Failed() {
 		b.dump(ctx)
@@ -97,7 +105,7 @@ func (b *box) run(ctx context.Context, stdin string, args ...string) (string, er
 // must runs slinky, ends the test if that fails, and returns what it printed.
 func (b *box) must(stdin string, args ...string) string {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), patience+time.Minute)
+	ctx, cancel := context.WithTimeout(b.t.Context(), b.patience+time.Minute)
 	defer cancel()
 	out, err := b.run(ctx, stdin, args...)
 	if err != nil {
@@ -120,7 +128,7 @@ func (b *box) apply(manifest string) {
 // wait waits with kubectl, as in wait("pod/x", "condition=Ready").
 func (b *box) wait(what, forWhat string) {
 	b.t.Helper()
-	b.kubectl("wait", "-n", b.namespace, what, "--for="+forWhat, "--timeout="+patience.String())
+	b.kubectl("wait", "-n", b.namespace, what, "--for="+forWhat, "--timeout="+b.patience.String())
 }
 
 // get reads one object, or a list, of the test's namespace into v.
@@ -152,7 +160,7 @@ func (b *box) slurm(stdin string, args ...string) string {
 // until asks again and again until f is content: for what Slurm has no way to wait for.
 func (b *box) until(what string, f func(ctx context.Context) error) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(b.t.Context(), b.patience)
 	defer cancel()
 	again := time.NewTicker(500 * time.Millisecond)
 	defer again.Stop()
@@ -167,7 +175,7 @@ func (b *box) until(what string, f func(ctx context.Context) error) {
 		}
 		select {
 		case <-ctx.Done():
-			b.t.Fatalf("%s: not after %s: %v", what, patience, last)
+			b.t.Fatalf("%s: not after %s: %v", what, b.patience, last)
 		case <-again.C:
 		}
 	}

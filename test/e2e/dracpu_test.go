@@ -91,13 +91,19 @@ spec:
 // install puts the driver on one node, with the chart and lines of its configuration.
 func (c cpus) install(node string, config ...string) {
 	c.t.Helper()
-	values := fmt.Sprintf("image: {tag: dev}\nnodeSelector: {kubernetes.io/hostname: %s}\ndriverConfig:\n  %s\n", node, strings.Join(config, "\n  "))
 	c.must("", "load", imageArchive(c.box, "dra-cpu"))
+	c.chart(node, config...)
+}
+
+// chart installs the driver, whose image is there.
+func (c cpus) chart(node string, config ...string) {
+	c.t.Helper()
+	values := fmt.Sprintf("image: {tag: dev}\nnodeSelector: {kubernetes.io/hostname: %s}\ndriverConfig:\n  %s\n", node, strings.Join(config, "\n  "))
 	c.must(values, "helm", "upgrade", "--install", "dra-driver-cpu", "../../charts/dra-driver-cpu", "--namespace", c.namespace,
-		"--values", "-", "--wait", "--timeout="+patience.String())
+		"--values", "-", "--wait", "--timeout="+c.patience.String())
 	// The DeviceClass belongs to no namespace, so it doesn't go with the story's.
 	c.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), c.patience)
 		defer cancel()
 		if c.t.Failed() {
 			out, _ := c.run(ctx, "", "kubectl", "logs", "-n", c.namespace, "daemonset/dra-driver-cpu", "--tail=200")
@@ -197,7 +203,7 @@ func (c cpus) environment(name string) {
 func (c cpus) restart() {
 	c.t.Helper()
 	c.kubectl("rollout", "restart", "-n", c.namespace, "daemonset/dra-driver-cpu")
-	c.kubectl("rollout", "status", "-n", c.namespace, "daemonset/dra-driver-cpu", "--timeout="+patience.String())
+	c.kubectl("rollout", "status", "-n", c.namespace, "daemonset/dra-driver-cpu", "--timeout="+c.patience.String())
 }
 
 // lastCPUIsKept: a claim that would take the last shared CPU is refused with a sentence.

@@ -24,7 +24,7 @@ type mixed struct {
 func TestSlurmJobsAndPodsShareANode(t *testing.T) {
 	m := mixed{cpus: cpus{open(t, "e2e-mixed")}, worker: "cpu-0"}
 	back := m.give()
-	m.install(m.node, "groupBy: machine", "selfManaged: [slurm/app.kubernetes.io/name=slurmd]")
+	m.install(m.node, "groupBy: machine", "selfManaged: [slurm/app.kubernetes.io/name=slurmd]", "slurmJobs: exclusive")
 	m.until("the driver's slice is there", func(ctx context.Context) error {
 		out, err := m.run(ctx, "", "kubectl", "get", "resourceslices", "--field-selector", "spec.driver=dra.cpu,spec.nodeName="+m.node, "-o", "name")
 		if err == nil && out == "" {

@@ -21,6 +21,8 @@ type Config struct {
 	Forward *Forward
 	// LogDir gets one file for each service.
 	LogDir string
+	// Machine is set where this is not a container but a machine of its own.
+	Machine *Machine
 }
 
 // Service is one daemon.

@@ -33,7 +33,7 @@ func prepare(c Config) error {
 			return fmt.Errorf("copy %s to %s: %w", from, to, err)
 		}
 	}
-	return delegateCgroups("/sys/fs/cgroup")
+	return delegateCgroups("/sys/fs/cgroup", c.Machine != nil)
 }
 
 // hideSysctl mounts a file with the wanted value over the kernel's own, for
@@ -52,14 +52,17 @@ func hideSysctl(key, value string) error {
 
 // delegateCgroups moves this container's processes out of its root cgroup, as
 // cgroup v2 lets a group have either processes or controllers for its children.
-// Under cgroup v1 there is nothing to do.
-func delegateCgroups(root string) error {
+// Under cgroup v1 there is nothing to do, and the root cgroup of a whole machine may have both.
+func delegateCgroups(root string, machine bool) error {
 	controllers, err := os.ReadFile(filepath.Join(root, "cgroup.controllers"))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("read cgroup controllers: %w", err)
+	}
+	if machine {
+		return handOn(root, controllers)
 	}
 	leaf := filepath.Join(root, "init")
 	if err := os.MkdirAll(leaf, 0o755); err != nil {
@@ -75,10 +78,5 @@ func delegateCgroups(root string) error {
 			return fmt.Errorf("move process %s to its cgroup: %w", pid, err)
 		}
 	}
-	for name := range strings.FieldsSeq(string(controllers)) {
-		if err := os.WriteFile(filepath.Join(root, "cgroup.subtree_control"), []byte("+"+name), 0o644); err != nil {
-			return fmt.Errorf("hand cgroup controller %s on to pods: %w", name, err)
-		}
-	}
-	return nil
+	return handOn(root, controllers)
 }

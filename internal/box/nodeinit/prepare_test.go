@@ -8,7 +8,7 @@ import (
 
 func TestDelegateCgroupsUnderV1DoesNothing(t *testing.T) {
 	root := t.TempDir()
-	if err := delegateCgroups(root); err != nil {
+	if err := delegateCgroups(root, false); err != nil {
 		t.Fatal(err)
 	}
 	left, err := os.ReadDir(root)
@@ -25,7 +25,7 @@ func TestDelegateCgroupsUnderV2(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := delegateCgroups(root); err != nil {
+	if err := delegateCgroups(root, false); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{"init/cgroup.procs": "17", "cgroup.subtree_control": "+memory"} {

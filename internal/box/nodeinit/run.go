@@ -16,6 +16,11 @@ import (
 
 // Run prepares the container and runs its services until ctx ends.
 func Run(ctx context.Context, c Config) error {
+	if c.Machine != nil {
+		if err := c.Machine.setUp(ctx); err != nil {
+			return err
+		}
+	}
 	if err := prepare(c); err != nil {
 		return err
 	}
