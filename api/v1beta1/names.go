@@ -165,6 +165,14 @@ const (
 	AnnotationFirstPeer = "slinky.slurm.net/slurm-first-peer"
 )
 
+// Names with which "slinky drain" marks what it did, so that "slinky undrain" lifts that and nothing else.
+const (
+	// AnnotationDrainedBy on a Kubernetes node says who cordoned it with "slinky drain".
+	AnnotationDrainedBy = "slinky.slurm.net/drained-by"
+	// DrainReasonPrefix begins every Slurm node reason that "slinky drain" writes.
+	DrainReasonPrefix = "slinky: "
+)
+
 // Policy of the bridge: prefixes of annotations on a Namespace, before the name of a job
 // annotation, as in "slurmjob-allowed.slinky.slurm.net/account: physics,chemistry".
 const (

@@ -16,19 +16,20 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
+	"github.com/slinky-hpc/slinky/internal/observe/worlds"
 	"github.com/slinky-hpc/slinky/internal/plan/explain"
-	"github.com/slinky-hpc/slinky/internal/why"
+	"github.com/slinky-hpc/slinky/internal/plan/view"
 )
 
 // why is what "slinky why" says.
 func (w *world) why(t *testing.T, target string) string {
 	t.Helper()
-	s := why.Sources{Kube: w.kube, Slurm: w.slurm, Namespace: namespace, SchedulerName: w.settings.SchedulerName, Now: time.Now()}
-	facts, err := s.Find(t.Context(), target)
+	s := worlds.Sources{Kube: w.kube, Slurm: w.slurm, SchedulerName: w.settings.SchedulerName}
+	found, err := view.New(s.Read(t.Context(), worlds.Want{Namespace: namespace, Limits: true})).Find(namespace, target)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return explain.Why(facts).Text()
+	return explain.Why(found.Facts).Text()
 }
 
 func (w *world) fullIsExplained(t *testing.T) {
@@ -128,14 +129,15 @@ func (w *world) throughAPIServer(t *testing.T) {
 	w.pod("seen", nil)
 	j := w.job(t, w.bound(t, "seen"))
 	w.eventually(t, "the job is explained", func() error {
-		s := why.Sources{Namespace: namespace, Now: time.Now()}
-		if err := why.Connect(ctx, w.admin, why.Slurmrestd{}, &s); err != nil {
+		var s worlds.Sources
+		if err := worlds.Connect(ctx, w.admin, worlds.Slurmrestd{}, &s); err != nil {
 			return err
 		}
-		facts, err := s.Find(ctx, "seen")
+		found, err := view.New(s.Read(ctx, worlds.Want{})).Find(namespace, "seen")
 		if err != nil {
 			return err
 		}
+		facts := found.Facts
 		if facts.Job == nil || facts.Job.ID != j.ID {
 			return fmt.Errorf("%w: %s\n%s", errWait, facts.SlurmError, explain.Why(facts).Text())
 		}

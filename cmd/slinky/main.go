@@ -4,8 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -15,13 +13,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	defer stop()
-	err := cli.New(os.Environ()).ExecuteContext(ctx)
-	if ended := (cli.Ended{}); errors.As(err, &ended) {
-		os.Exit(ended.Code)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "slinky:", err)
-		os.Exit(1)
-	}
+	code := cli.Run(ctx, os.Args, os.Environ(), os.Stderr)
+	stop()
+	os.Exit(code)
 }

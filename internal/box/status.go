@@ -4,50 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 )
 
-// Status writes what the box is and what runs in it, in both worlds.
-func (b *Box) Status(ctx context.Context, out io.Writer) error {
+// Running tells in one line what the box is, and whether it runs. ErrNoBox means that there is none.
+func (b *Box) Running(ctx context.Context) (line string, runs bool, err error) {
 	state, err := b.load()
 	if errors.Is(err, ErrNoBox) {
-		fmt.Fprintf(out, "Box %q: not there. Start it with: %s\n", b.Name, b.call("up"))
-		return nil
+		return fmt.Sprintf("Box %q: not there. Start it with: %s", b.Name, b.call("up")), false, err
 	}
 	if err != nil {
-		return err
+		return "", false, err
 	}
 	running, err := b.countRunning(ctx, state)
 	if err != nil {
-		return err
+		return "", false, err
 	}
 	if running == 0 {
-		fmt.Fprintf(out, "Box %q: stopped, with its data kept. Start it with: %s\n", b.Name, b.call("up"))
-		return nil
+		return fmt.Sprintf("Box %q: stopped, with its data kept. Start it with: %s", b.Name, b.call("up")), false, nil
 	}
-	fmt.Fprintf(out, "Box %q: %d of %d containers run, Kubernetes %s at https://127.0.0.1:%d\n", b.Name, running, len(state.containers()), Version, state.Port)
-	b.section(ctx, out, "Kubernetes nodes", "get", "nodes",
-		"-o", "custom-columns=NAME:.metadata.name,READY:.status.conditions[?(@.type=='Ready')].status,CPU:.status.allocatable.cpu,"+
-			"MEMORY:.status.allocatable.memory,TAINTS:.spec.taints[*].key")
-	b.section(ctx, out, "Pods", "get", "pods", "--all-namespaces",
-		"-o", "custom-columns=NAMESPACE:.metadata.namespace,NAME:.metadata.name,PHASE:.status.phase,NODE:.spec.nodeName,"+
-			"SLURM JOB:.metadata.labels.scheduler\\.slinky\\.slurm\\.net/slurm-jobid")
-	if _, err := b.kubectl(ctx, nil, "get", "namespace", slurmNamespace); err != nil {
-		return nil // A bare box has no Slurm.
-	}
-	b.section(ctx, out, "Slurm nodes", slurmCommand(false, "sinfo", "--Node", "--format", "%14N %12P %10T %5c %8m %20E")...)
-	b.section(ctx, out, "Slurm queue", slurmCommand(false, "squeue")...)
-	return nil
-}
-
-// section shows a command's output under a title. A part that doesn't answer must not hide the others.
-func (b *Box) section(ctx context.Context, out io.Writer, title string, args ...string) {
-	text, err := b.kubectl(ctx, nil, args...)
-	if err != nil {
-		text = "no answer: " + strings.ReplaceAll(err.Error(), "\n", " ") + "\n"
-	}
-	fmt.Fprintf(out, "\n%s\n%s", title, indented(text))
+	return fmt.Sprintf("Box %q: %d of %d containers run, at https://127.0.0.1:%d", b.Name, running, len(state.containers()), state.Port), true, nil
 }
 
 // Hints are what to try on a box that is ready.

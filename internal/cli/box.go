@@ -74,20 +74,6 @@ func (s *settings) down() *cobra.Command {
 	}
 }
 
-func (s *settings) status() *cobra.Command {
-	return &cobra.Command{
-		Use: "status", GroupID: "box", Args: cobra.NoArgs,
-		Short: "Show what runs, in Kubernetes and in Slurm",
-		RunE: func(c *cobra.Command, _ []string) error {
-			b, err := s.box()
-			if err != nil {
-				return err
-			}
-			return b.Status(c.Context(), c.OutOrStdout())
-		},
-	}
-}
-
 func (s *settings) demo() *cobra.Command {
 	return &cobra.Command{
 		Use: "demo", GroupID: "box", Args: cobra.NoArgs,

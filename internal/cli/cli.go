@@ -19,42 +19,54 @@ import (
 	"github.com/slinky-hpc/slinky/internal/box/progress"
 )
 
-// New returns the command with all its subcommands.
-func New(environ []string) *cobra.Command {
-	s := &settings{environ: environ}
+// New returns the command with all its subcommands, under the name that it was called by: as
+// a plugin of kubectl it is "kubectl slinky" and knows clusters, not the box.
+func New(program string, environ []string) *cobra.Command {
+	s := &settings{environ: environ, plugin: strings.HasPrefix(filepath.Base(program), "kubectl-slinky")}
 	root := &cobra.Command{
 		Use:   "slinky",
 		Short: "Slurm and Kubernetes as one system",
-		Long: "slinky runs a whole cluster on this machine, real Kubernetes and real Slurm, and works with it.\n" +
-			"Start with: slinky demo",
+		Long: "slinky shows Slurm and Kubernetes as one system: the queue, the nodes, and why something waits. It also runs\n" +
+			"a whole cluster on this machine, real Kubernetes and real Slurm, and works with it. Start with: slinky demo",
 		SilenceUsage: true, SilenceErrors: true,
+		PersistentPreRun: func(c *cobra.Command, _ []string) { s.named = c.Flags().Changed("name") },
+	}
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usage("%w; see: %s --help", err, c.CommandPath())
+	})
+	root.AddGroup(&cobra.Group{ID: "see", Title: "Both worlds:"})
+	root.AddCommand(s.status(), s.top(), s.queue(), s.nodes(), s.why(), s.drain(), s.undrain(), s.snapshot(), s.replay())
+	if s.plugin {
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl slinky"}
+		root.Long = "kubectl slinky shows Slurm and Kubernetes as one system: the queue, the nodes, and why something waits."
+		return root
 	}
 	root.PersistentFlags().StringVar(&s.name, "name", box.DefaultName, "name of the box")
 	root.PersistentFlags().StringVar(&s.source, "source", "", "checkout of the project to build from (default: around the working folder or this program)")
 	root.AddGroup(&cobra.Group{ID: "box", Title: "The box, a cluster on this machine:"}, &cobra.Group{ID: "use", Title: "Working with it:"})
-	root.AddCommand(s.up(), s.emulate(), s.down(), s.status(), s.demo(), s.images(), s.load(),
-		s.why(), s.kubectl(), s.helm(), s.exec(), s.slurm(), s.kubeconfig(), s.tools(), nodeInit(), machineInit())
+	root.AddCommand(s.up(), s.emulate(), s.down(), s.demo(), s.images(), s.load(),
+		s.kubectl(), s.helm(), s.exec(), s.slurm(), s.kubeconfig(), s.tools(), nodeInit(), machineInit())
 	return root
-}
-
-// Ended is the end of another program that a command ran for its user. That
-// program has said itself what was wrong.
-type Ended struct{ Code int }
-
-func (e Ended) Error() string { return fmt.Sprintf("exit status %d", e.Code) }
-
-// ended takes over the exit code of a program that was run for the user.
-func ended(err error) error {
-	//nolint:errorlint // Only the program itself, not one that failed on the way to it.
-	if exit, ok := err.(*exec.ExitError); ok && exit.ExitCode() > 0 {
-		return Ended{Code: exit.ExitCode()}
-	}
-	return err
 }
 
 type settings struct {
 	name, source string
-	environ      []string
+	// named is set where the user has named the box.
+	named bool
+	// plugin is set where the program runs as a plugin of kubectl.
+	plugin  bool
+	environ []string
+	// file is the snapshot that is replayed.
+	file string
+}
+
+func (s *settings) env(name string) string {
+	for _, e := range s.environ {
+		if value, ok := strings.CutPrefix(e, name+"="); ok {
+			return value
+		}
+	}
+	return ""
 }
 
 func (s *settings) box() (*box.Box, error) {

@@ -89,3 +89,9 @@ func brief(names []string) string {
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
+
+// ConditionNeedsPerson tells whether a pod without a job waits for ever unless somebody does
+// something, by the reason of its condition.
+func ConditionNeedsPerson(reason string) bool {
+	return len(conditionAdvice[reason]) > 0 && reason != "SlurmUnavailable"
+}

@@ -119,3 +119,12 @@ func Refused(err error) string {
 	}
 	return "Slurm refuses the job: " + err.Error()
 }
+
+// ReasonOf is why a job waits, in plain words, with the account or QOS whose limit it is;
+// "" where Slurm gives no reason.
+func ReasonOf(j slurm.Job) string {
+	if j.Reason == "" {
+		return ""
+	}
+	return reasonOf(j)
+}

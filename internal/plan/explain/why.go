@@ -285,7 +285,7 @@ func (a *Answer) podAlone(f Facts) {
 	default:
 		a.State, a.Summary = StateWaiting, c.Message+"."
 		a.Do = append(a.Do, conditionAdvice[c.Reason]...)
-		if len(conditionAdvice[c.Reason]) > 0 && c.Reason != "SlurmUnavailable" {
+		if ConditionNeedsPerson(c.Reason) {
 			a.State = StateBlocked
 		}
 	}

@@ -1,4 +1,4 @@
-package why
+package worlds
 
 import (
 	"bytes"
@@ -8,18 +8,24 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	"github.com/slinky-hpc/slinky/internal/plan/device"
+	"github.com/slinky-hpc/slinky/internal/plan/mirror"
+	"github.com/slinky-hpc/slinky/internal/plan/view"
 	"github.com/slinky-hpc/slinky/slurm/rest"
 )
 
@@ -29,6 +35,8 @@ type Slurmrestd struct {
 	URL string
 	// Token, or the file of a key to make one for User; by default the bridge's Secret.
 	Token, KeyFile, User string
+	// Inside is set in a pod of the cluster, which reaches its Services itself.
+	Inside bool
 }
 
 // configMap is the bridge's object that says where its Slurm is.
@@ -36,10 +44,34 @@ const configMap = "slurm-bridge-config"
 
 // bridge is what the installed bridge says about itself.
 type bridge struct {
-	namespace     string
-	SchedulerName string `json:"schedulerName"`
-	URL           string `json:"slurmRestApi"`
+	namespace          string
+	SchedulerName      string            `json:"schedulerName"`
+	URL                string            `json:"slurmRestApi"`
+	Partition          string            `json:"partition"`
+	ManagedNodeTaint   string            `json:"managedNodeTaint"`
+	ManagedSlurmdNodes string            `json:"managedSlurmdNodes"`
+	SinkSlurmd         string            `json:"sinkSlurmd"`
+	DeviceDrivers      map[string]string `json:"deviceDrivers"`
 }
+
+// settings are what the bridge's planners go by. A Kubernetes cluster is known by the UID of its kube-system.
+func (b bridge) settings(cluster string) *view.Bridge {
+	out := &view.Bridge{Drivers: device.Known(), Policy: mirror.Policy{
+		Cluster: cluster, SchedulerName: cmp.Or(b.SchedulerName, DefaultSchedulerName), Partition: b.Partition,
+		TaintEffect: corev1.TaintEffect(cmp.Or(b.ManagedNodeTaint, string(corev1.TaintEffectNoExecute))),
+		Shared:      mirror.Shared(cmp.Or(b.ManagedSlurmdNodes, string(mirror.SharedInPartition))),
+	}}
+	if out.Policy.TaintEffect == "None" {
+		out.Policy.TaintEffect = ""
+	}
+	if sink, err := netip.ParseAddrPort(b.SinkSlurmd); err == nil {
+		out.Policy.SinkAddress, out.Policy.SinkPort = sink.Addr().String(), int(sink.Port())
+	}
+	maps.Copy(out.Drivers, b.DeviceDrivers)
+	return out
+}
+
+var errNoBridge = fmt.Errorf("no bridge is installed: there is no ConfigMap %s in any namespace", configMap)
 
 // findBridge reads the configuration of the bridge of a Kubernetes cluster.
 func findBridge(ctx context.Context, kube kubernetes.Interface) (bridge, error) {
@@ -49,7 +81,7 @@ func findBridge(ctx context.Context, kube kubernetes.Interface) (bridge, error) 
 		return b, fmt.Errorf("find the bridge by its ConfigMap %s: %w", configMap, err)
 	}
 	if len(maps.Items) == 0 {
-		return b, fmt.Errorf("no bridge is installed: there is no ConfigMap %s in any namespace", configMap)
+		return b, errNoBridge
 	}
 	m := maps.Items[0]
 	if err := yaml.Unmarshal([]byte(m.Data["config.yaml"]), &b); err != nil {
@@ -62,57 +94,78 @@ func findBridge(ctx context.Context, kube kubernetes.Interface) (bridge, error) 
 // DefaultSchedulerName is the bridge's where its configuration can't be read.
 const DefaultSchedulerName = "slurm-bridge-scheduler"
 
+// errNoSlurm means that nobody has said where Slurm is, and nothing in Kubernetes does.
+var errNoSlurm = errors.New("no slurmrestd is known: name it with --slurm-url")
+
 // Connect fills in the sources from a Kubernetes cluster, nil for none, and from
 // what the user said of Slurm. That Slurm can't be reached is no error yet.
 func Connect(ctx context.Context, config *restclient.Config, r Slurmrestd, s *Sources) error {
 	s.SchedulerName = DefaultSchedulerName
-	var b bridge
+	var at endpoint
 	var notFound error
 	if config != nil {
-		kube, err := kubernetes.NewForConfig(config)
+		bounded := restclient.CopyConfig(config)
+		bounded.Timeout, bounded.QPS = patience, -1 // a handful of calls, by a person
+		kube, err := kubernetes.NewForConfig(bounded)
 		if err != nil {
 			return fmt.Errorf("client of Kubernetes: %w", err)
 		}
 		s.Kube = kube
+		var b bridge
 		b, notFound = findBridge(ctx, kube)
 		s.SchedulerName = cmp.Or(b.SchedulerName, s.SchedulerName)
+		if notFound == nil {
+			s.bridge = &b
+		}
+		at = endpoint{URL: b.URL, namespace: b.namespace, tokens: b.tokens}
+		if errors.Is(notFound, errNoBridge) && r.URL == "" {
+			if at, err = findRestApi(ctx, kube); err != nil {
+				notFound = errors.Join(notFound, err)
+			}
+		}
 	}
-	client, err := r.client(ctx, config, s.Kube, b)
+	client, address, err := r.client(ctx, config, s.Kube, at)
+	s.SlurmURL = address
 	if err != nil {
 		s.SlurmError = errors.Join(err, notFound)
+		s.SlurmAbsent = errors.Is(err, errNoSlurm) && errors.Is(notFound, errNoBridge) && errors.Is(notFound, errNoRestApi)
 		return nil //nolint:nilerr // Kubernetes alone has something to say
 	}
 	s.Slurm = client
 	return nil
 }
 
-func (r Slurmrestd) client(ctx context.Context, config *restclient.Config, kube kubernetes.Interface, b bridge) (*rest.Client, error) {
-	c := rest.Config{URL: cmp.Or(r.URL, b.URL)}
+func (r Slurmrestd) client(ctx context.Context, config *restclient.Config, kube kubernetes.Interface, at endpoint) (*rest.Client, string, error) {
+	c := rest.Config{URL: cmp.Or(r.URL, at.URL)}
 	if c.URL == "" {
-		return nil, errNoSlurm
+		return nil, "", errNoSlurm
 	}
+	address := c.URL
 	var err error
-	if c.Tokens, err = r.tokens(ctx, kube, b); err != nil {
-		return nil, err
+	if c.Tokens, err = r.tokens(ctx, kube, at); err != nil {
+		return nil, address, err
 	}
-	if r.URL == "" {
-		// The bridge's address holds within the cluster, where the API server can go for us.
-		if c.URL, c.Dial, err = throughAPIServer(config, c.URL, b.namespace); err != nil {
-			return nil, err
+	if r.URL == "" && !r.Inside {
+		// The address holds within the cluster, where the API server can go for us.
+		if c.URL, c.Dial, err = throughAPIServer(config, c.URL, at.namespace); err != nil {
+			return nil, address, err
 		}
 	}
-	return rest.New(c)
+	client, err := rest.New(c)
+	return client, address, err
 }
 
-func (r Slurmrestd) tokens(ctx context.Context, kube kubernetes.Interface, b bridge) (rest.TokenSource, error) {
+func (r Slurmrestd) tokens(ctx context.Context, kube kubernetes.Interface, at endpoint) (rest.TokenSource, error) {
 	user := cmp.Or(r.User, "slurm")
 	switch {
 	case r.Token != "":
 		return rest.StaticToken(plainToken(r.Token)), nil
 	case r.KeyFile != "":
 		return rest.TokensFromKey(rest.KeyConfig{KeyFile: r.KeyFile, User: user})
+	case at.tokens == nil:
+		return nil, errNoToken
 	}
-	return b.tokens(ctx, kube, user)
+	return at.tokens(ctx, kube, user)
 }
 
 // throughAPIServer returns how to reach a Service of the cluster through its API

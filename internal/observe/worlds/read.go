@@ -1,0 +1,311 @@
+// Package worlds reads what Kubernetes and Slurm say at one moment, for package view: once,
+// for a command, or all the time, for a page.
+package worlds
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/slinky-hpc/slinky/api/v1beta1"
+	"github.com/slinky-hpc/slinky/internal/plan/explain"
+	"github.com/slinky-hpc/slinky/internal/plan/mirror"
+	"github.com/slinky-hpc/slinky/internal/plan/view"
+	"github.com/slinky-hpc/slinky/internal/plan/workernode"
+	"github.com/slinky-hpc/slinky/slurm"
+	"github.com/slinky-hpc/slinky/slurm/hostlist"
+)
+
+// Slurm is what is asked of Slurm.
+type Slurm interface {
+	Jobs(ctx context.Context) ([]slurm.Job, error)
+	Nodes(ctx context.Context) ([]slurm.Node, error)
+	Partitions(ctx context.Context) ([]slurm.Partition, error)
+	Ping(ctx context.Context) ([]slurm.Ping, error)
+	Allocation(ctx context.Context, id uint32) (slurm.Allocation, error)
+	Associations(ctx context.Context, f slurm.AssociationFilter) ([]slurm.Association, error)
+	QOSes(ctx context.Context) ([]slurm.QOS, error)
+}
+
+// Sources are the clusters to ask. Kube is nil where only Slurm is known, and Slurm
+// where it can't be reached; SlurmError then says why.
+type Sources struct {
+	Kube          kubernetes.Interface
+	SchedulerName string
+	Slurm         Slurm
+	SlurmURL      string
+	SlurmError    error
+	// SlurmAbsent is set where no Slurm is meant to be there.
+	SlurmAbsent bool
+	// bridge is what the installed bridge says about itself, nil where that isn't known.
+	bridge *bridge
+}
+
+// Want is what a question needs beyond jobs, pods and nodes.
+type Want struct {
+	// Namespace limits the pods; "" asks for all. Fallback is where to look for pods if all may not be seen.
+	Namespace, Fallback string
+	// Limits also reads the limits for which jobs wait.
+	Limits bool
+	// Allocations is how many allocations of running jobs to read at most, one call each;
+	// of jobs on Node alone if that is set.
+	Allocations int
+	Node        string
+	// Planners also reads what only they need: the devices that drivers publish.
+	Planners bool
+}
+
+// patience is how long one world may take to answer. Its end must not hide the other world.
+const patience = 30 * time.Second
+
+// Read asks both worlds at the same time. It never fails: what couldn't be read is told in the facts.
+func (s Sources) Read(ctx context.Context, w Want) view.Facts {
+	f := view.Facts{SchedulerName: s.SchedulerName}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var both sync.WaitGroup
+	both.Go(func() {
+		if f.Kubernetes = s.kubernetes(ctx, w); w.Planners {
+			f.Bridge = s.settings(ctx)
+		}
+	})
+	both.Go(func() { f.Slurm = s.slurm(ctx, w) })
+	both.Wait()
+	f.Taken = time.Now()
+	view.Clean(&f)
+	return f
+}
+
+func (s Sources) kubernetes(ctx context.Context, w Want) view.Kubernetes {
+	if s.Kube == nil {
+		return view.Kubernetes{Absent: true}
+	}
+	k := view.Kubernetes{Source: view.Source{Read: time.Now()}, Namespace: w.Namespace}
+	fail := func(err error) view.Kubernetes {
+		return view.Kubernetes{Source: view.Source{Error: err.Error()}}
+	}
+	version, err := s.Kube.Discovery().ServerVersion()
+	if err != nil {
+		return fail(fmt.Errorf("ask the API server: %w", err))
+	}
+	k.Version = version.GitVersion
+	if k.Nodes, err = s.nodes(ctx); err != nil && !hidden(&k, "nodes", err) {
+		return fail(err)
+	}
+	k.Pods, err = s.pods(ctx, w.Namespace)
+	if apierrors.IsForbidden(err) && w.Namespace == "" && w.Fallback != "" {
+		hidden(&k, "pods of other namespaces than "+w.Fallback, err)
+		k.Namespace = w.Fallback
+		k.Pods, err = s.pods(ctx, w.Fallback)
+	}
+	if err != nil && !hidden(&k, "pods", err) {
+		return fail(err)
+	}
+	var controllers v1beta1.ControllerList
+	if err := list(ctx, s.Kube, "controllers", &controllers); err != nil && !hidden(&k, "Controllers", err) {
+		return fail(err)
+	}
+	for i := range controllers.Items {
+		k.Controllers = append(k.Controllers, controller(&controllers.Items[i]))
+	}
+	var sets v1beta1.NodeSetList
+	if err := list(ctx, s.Kube, "nodesets", &sets); err != nil && !hidden(&k, "NodeSets", err) {
+		return fail(err)
+	}
+	for i := range sets.Items {
+		k.NodeSets = append(k.NodeSets, nodeSet(&sets.Items[i]))
+	}
+	k.Known = true
+	return k
+}
+
+// settings reads what the bridge's planners need, nil where not all of it can be had: they
+// would then plan what the bridge doesn't.
+func (s Sources) settings(ctx context.Context) *view.Bridge {
+	if s.bridge == nil {
+		return nil
+	}
+	system, err := s.Kube.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	out := s.bridge.settings(string(system.UID))
+	slices, err := s.Kube.ResourceV1().ResourceSlices().List(ctx, metav1.ListOptions{})
+	switch {
+	case err == nil:
+		out.Slices = slices.Items
+	case !apierrors.IsNotFound(err):
+		return nil
+	}
+	return out
+}
+
+// hidden notes what the reader may not see; false for another error.
+func hidden(k *view.Kubernetes, what string, err error) bool {
+	if !apierrors.IsForbidden(errors.Unwrap(err)) && !apierrors.IsForbidden(err) {
+		return false
+	}
+	k.Hidden = append(k.Hidden, "you may not see "+what)
+	return true
+}
+
+func controller(c *v1beta1.Controller) view.Controller {
+	return view.Controller{Namespace: c.Namespace, Name: c.Name, Conditions: c.Status.Conditions}
+}
+
+func nodeSet(n *v1beta1.NodeSet) view.NodeSet {
+	return view.NodeSet{
+		Namespace: n.Namespace, Name: n.Name, Controller: n.Spec.ControllerRef.Name, Desired: n.Status.Desired, Ready: n.Status.ReadyReplicas,
+		Idle: n.Status.SlurmIdle, Busy: n.Status.SlurmAllocated, Down: n.Status.SlurmDown, Drained: n.Status.SlurmDrain, Conditions: n.Status.Conditions,
+	}
+}
+
+// page is how many objects one answer of the API server brings.
+const page = 1000
+
+func (s Sources) nodes(ctx context.Context) ([]corev1.Node, error) {
+	var out []corev1.Node
+	for o := (metav1.ListOptions{Limit: page}); ; {
+		list, err := s.Kube.CoreV1().Nodes().List(ctx, o)
+		if err != nil {
+			return nil, fmt.Errorf("list nodes: %w", err)
+		}
+		for i := range list.Items {
+			out = append(out, view.SlimNode(&list.Items[i]))
+		}
+		if o.Continue = list.Continue; o.Continue == "" {
+			return out, nil
+		}
+	}
+}
+
+func (s Sources) pods(ctx context.Context, namespace string) ([]corev1.Pod, error) {
+	var out []corev1.Pod
+	for o := (metav1.ListOptions{Limit: page}); ; {
+		list, err := s.Kube.CoreV1().Pods(namespace).List(ctx, o)
+		if err != nil {
+			return nil, fmt.Errorf("list pods: %w", err)
+		}
+		for i := range list.Items {
+			out = append(out, view.SlimPod(&list.Items[i]))
+		}
+		if o.Continue = list.Continue; o.Continue == "" {
+			return out, nil
+		}
+	}
+}
+
+func (s Sources) slurm(ctx context.Context, w Want) view.Slurm {
+	f := view.Slurm{URL: s.SlurmURL, Absent: s.SlurmAbsent}
+	if s.Slurm == nil {
+		f.Error = cmp.Or(s.SlurmError, errNoSlurm).Error()
+		return f
+	}
+	f.Read = time.Now()
+	jobs, err := s.Slurm.Jobs(ctx)
+	if err == nil {
+		f.Nodes, err = s.Slurm.Nodes(ctx)
+	}
+	if err != nil {
+		return view.Slurm{URL: s.SlurmURL, Source: view.Source{Error: err.Error()}}
+	}
+	f.Known = true
+	for i := range jobs {
+		f.Jobs = append(f.Jobs, view.SlimJob(jobs[i]))
+	}
+	for i := range f.Nodes {
+		f.Nodes[i] = view.SlimSlurmNode(f.Nodes[i])
+	}
+	// Without these there is less to say, but nothing is wrong.
+	if f.Partitions, err = s.Slurm.Partitions(ctx); err != nil {
+		f.Error = err.Error()
+	}
+	if f.Controllers, err = s.Slurm.Ping(ctx); err != nil {
+		f.Error = err.Error()
+	}
+	if w.Limits {
+		s.limits(ctx, &f)
+	}
+	f.Allocations = s.allocations(ctx, f, w)
+	return f
+}
+
+// limits reads what accounts and QOS allow, where a job waits for that. Many may not read
+// it, and a Slurm may have no accounting: then the explanation is without it.
+func (s Sources) limits(ctx context.Context, f *view.Slurm) {
+	var accounts []string
+	for i := range f.Jobs {
+		if j := &f.Jobs[i]; j.States.Has(slurm.JobPending) && explain.WaitsForLimit(j.Reason) && j.Account != "" {
+			accounts = append(accounts, j.Account)
+		}
+	}
+	slices.Sort(accounts)
+	if accounts = slices.Compact(accounts); len(accounts) == 0 {
+		return
+	}
+	f.Associations, _ = s.Slurm.Associations(ctx, slurm.AssociationFilter{Accounts: accounts})
+	f.QOS, _ = s.Slurm.QOSes(ctx)
+}
+
+// allocations reads which cores running jobs have, a few at a time. What can't be read is left out.
+func (s Sources) allocations(ctx context.Context, f view.Slurm, w Want) []slurm.Allocation {
+	const atOnce = 4
+	wanted := namesOf(f.Nodes, w.Node)
+	var ids []uint32
+	for i := range f.Jobs {
+		if j := &f.Jobs[i]; len(ids) < w.Allocations && Running(j) && (w.Node == "" || holds(j, wanted)) {
+			ids = append(ids, j.ID)
+		}
+	}
+	got := make([]slurm.Allocation, len(ids))
+	var workers sync.WaitGroup
+	next := make(chan int)
+	for range atOnce {
+		workers.Go(func() {
+			for i := range next {
+				if a, err := s.Slurm.Allocation(ctx, ids[i]); err == nil {
+					got[i] = a
+				}
+			}
+		})
+	}
+	for i := range ids {
+		next <- i
+	}
+	close(next)
+	workers.Wait()
+	return slices.DeleteFunc(got, func(a slurm.Allocation) bool { return a.JobID == 0 })
+}
+
+// namesOf are the Slurm nodes that a name may mean: one of that name, or those on a Kubernetes node of that name.
+func namesOf(nodes []slurm.Node, name string) []string {
+	var out []string
+	for i := range nodes {
+		n := &nodes[i]
+		worker, _ := workernode.MarkOf(*n)
+		external := mirror.MarkOf(n)
+		if n.Name == name || worker.Node == name || external != nil && external.Node == name {
+			out = append(out, n.Name)
+		}
+	}
+	return out
+}
+
+// Running tells whether a job holds nodes, so that it has an allocation to be read.
+func Running(j *slurm.Job) bool {
+	return j.Nodes != "" && j.States.HasAny(slurm.JobRunning, slurm.JobSuspended) && !j.States.JobEnded()
+}
+
+func holds(j *slurm.Job, nodes []string) bool {
+	names, err := hostlist.Expand(j.Nodes)
+	return err == nil && slices.ContainsFunc(names, func(n string) bool { return slices.Contains(nodes, n) })
+}

@@ -1,0 +1,84 @@
+// Package view puts what Kubernetes and Slurm say at one moment into one picture, for
+// people: the cluster at a glance, one queue, the nodes with who runs where. It is pure,
+// so that the same picture comes from a live cluster and from a file.
+package view
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slinky-hpc/slinky/slurm"
+)
+
+// Facts are all that a picture is made of. They hold no secret, and no text that could
+// steer a terminal, once they went through Clean.
+type Facts struct {
+	// Taken is the moment that the picture is of.
+	Taken time.Time
+	// SchedulerName is the bridge's.
+	SchedulerName string
+	Kubernetes    Kubernetes
+	Slurm         Slurm
+	// Bridge is nil where none is installed, or its settings may not be read.
+	Bridge *Bridge `json:",omitempty"`
+}
+
+// Source tells how much one world's facts are worth.
+type Source struct {
+	// Known is false where nothing was ever read, or is so old that it isn't to be shown as true.
+	Known bool
+	// Error is why the world couldn't be asked, or not wholly; "" if all is well.
+	Error string `json:",omitempty"`
+	// Read is when what is there was read, zero for never.
+	Read time.Time `json:",omitzero"`
+}
+
+// Kubernetes is what the API server says.
+type Kubernetes struct {
+	Source
+	// Absent is set where no Kubernetes cluster was named at all.
+	Absent  bool   `json:",omitempty"`
+	Version string `json:",omitempty"`
+	// Namespace is the one that the pods are from; "" for all.
+	Namespace string `json:",omitempty"`
+	// Hidden are sentences on what the reader may not see.
+	Hidden      []string      `json:",omitempty"`
+	Nodes       []corev1.Node `json:",omitempty"`
+	Pods        []corev1.Pod  `json:",omitempty"`
+	Controllers []Controller  `json:",omitempty"`
+	NodeSets    []NodeSet     `json:",omitempty"`
+}
+
+// Controller is a Slurm cluster that the operator runs.
+type Controller struct {
+	Namespace, Name string
+	Conditions      []metav1.Condition `json:",omitempty"`
+}
+
+// NodeSet is a set of workers that the operator runs.
+type NodeSet struct {
+	Namespace, Name, Controller      string
+	Desired, Ready, Idle, Busy, Down int32
+	Drained                          int32
+	Conditions                       []metav1.Condition `json:",omitempty"`
+}
+
+// Slurm is what slurmctld says.
+type Slurm struct {
+	Source
+	// Absent is set where no Slurm is meant to be there: neither a bridge nor an operator's cluster.
+	Absent bool `json:",omitempty"`
+	// URL is where slurmrestd was asked.
+	URL         string            `json:",omitempty"`
+	Controllers []slurm.Ping      `json:",omitempty"`
+	Jobs        []slurm.Job       `json:",omitempty"`
+	Nodes       []slurm.Node      `json:",omitempty"`
+	Partitions  []slurm.Partition `json:",omitempty"`
+	// Allocations are of running jobs; those of some may be missing.
+	Allocations []slurm.Allocation `json:",omitempty"`
+	// Associations and QOS explain limits; they are empty where there is no accounting.
+	Associations []slurm.Association `json:",omitempty"`
+	QOS          []slurm.QOS         `json:",omitempty"`
+}
