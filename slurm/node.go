@@ -1,6 +1,9 @@
 package slurm
 
-import "time"
+import (
+	"reflect"
+	"time"
+)
 
 // Node is a node as slurmctld knows it.
 type Node struct {
@@ -55,6 +58,12 @@ type NodeCreate struct {
 	External bool
 	// Future makes a node that no job can use and that is hidden, until an update gives it a state.
 	Future bool
+}
+
+// Alike tells whether two nodes differ by name and address alone.
+func (n NodeCreate) Alike(other NodeCreate) bool {
+	n.Name, n.Address, other.Name, other.Address = "", "", "", ""
+	return reflect.DeepEqual(n, other)
 }
 
 // NodeUpdate is a change of a node. Nil and empty fields stay as they are.

@@ -84,6 +84,8 @@ type Cache struct {
 	options Options
 	// wake ends the pause between two polls of jobs; recovered tells that Slurm answers again.
 	wake, recovered chan struct{}
+	// wakeNodes makes the nodes due to be read.
+	wakeNodes chan struct{}
 
 	mu     sync.RWMutex
 	jobs   map[uint32]*job
@@ -117,6 +119,7 @@ func New(client slurm.Client, o Options) *Cache {
 		options:     o.withDefaults(),
 		wake:        make(chan struct{}, 1),
 		recovered:   make(chan struct{}, 1),
+		wakeNodes:   make(chan struct{}, 1),
 		subscribers: map[*subscriber]struct{}{},
 	}
 	c.clear()
@@ -169,6 +172,9 @@ func (c *Cache) Wake() {
 		poke(c.wake)
 	}
 }
+
+// WakeNodes makes the cache read the nodes as soon as the load allows, for a reader that has changed many.
+func (c *Cache) WakeNodes() { poke(c.wakeNodes) }
 
 // poke leaves a message for whoever listens to ch, unless there is one already.
 func poke(ch chan<- struct{}) {

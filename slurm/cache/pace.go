@@ -158,7 +158,7 @@ func (c *Cache) doChores(ctx context.Context) {
 }
 
 // waitUntil waits for the later of two times, and returns false when what is
-// due has to be looked at again.
+// due has to be looked at again. The first chore reads the nodes.
 func (c *Cache) waitUntil(ctx context.Context, due, free time.Time, chores []*chore) bool {
 	now := c.options.Clock.Now()
 	pause := max(due.Sub(now), free.Sub(now))
@@ -170,6 +170,9 @@ func (c *Cache) waitUntil(ctx context.Context, due, free time.Time, chores []*ch
 		return false
 	case <-c.options.Clock.After(pause):
 		return true
+	case <-c.wakeNodes:
+		chores[0].due = now
+		return false
 	case <-c.recovered:
 		for _, x := range chores {
 			if x.failures > 0 {

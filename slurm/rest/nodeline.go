@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strconv"
@@ -20,6 +21,10 @@ func nodeLine(n slurm.NodeCreate) (string, error) {
 			return "", fmt.Errorf("address %q is no IP address: slurmctld would look the name up at each start of a job, with its locks held", n.Address)
 		}
 	}
+	return textLine(n, n.Address)
+}
+
+func textLine(n slurm.NodeCreate, addresses string) (string, error) {
 	state := "CLOUD"
 	switch {
 	case n.External:
@@ -29,7 +34,7 @@ func nodeLine(n slurm.NodeCreate) (string, error) {
 	}
 	var l line
 	l.text("NodeName", n.Name)
-	l.text("NodeAddr", n.Address)
+	l.text("NodeAddr", addresses)
 	l.number("Port", n.Port)
 	l.number("CPUs", n.CPUs)
 	l.number("Boards", n.Boards)
@@ -57,6 +62,31 @@ func nodeLine(n slurm.NodeCreate) (string, error) {
 	l.text("Topology", n.Topology)
 	l.text("State", state)
 	return l.b.String(), l.err
+}
+
+// nodesLine prints several nodes that differ by name and address alone as one line. Their names
+// must be plain.
+func nodesLine(nodes []slurm.NodeCreate) (string, error) {
+	if len(nodes) == 0 {
+		return "", errors.New("no nodes to create")
+	}
+	var names, addresses []string
+	for _, n := range nodes {
+		switch {
+		case !n.Alike(nodes[0]):
+			return "", fmt.Errorf("nodes %s and %s differ by more than name and address", nodes[0].Name, n.Name)
+		case n.GRESConf != "":
+			return "", fmt.Errorf("node %s has a GresConf, which slurmctld takes for one node only", n.Name)
+		}
+		// Each node's own text is checked; a list of names is no name.
+		if _, err := nodeLine(n); err != nil {
+			return "", err
+		}
+		names, addresses = append(names, n.Name), append(addresses, n.Address)
+	}
+	all := nodes[0]
+	all.Name = strings.Join(names, ",")
+	return textLine(all, strings.Join(addresses, ","))
 }
 
 type line struct {

@@ -75,17 +75,53 @@ func (c *Client) CreateNode(ctx context.Context, n slurm.NodeCreate) error {
 	if _, err := c.write(ctx, op, func(w dialect.Writer) any { return w.CreateNode(line) }); err != nil {
 		return err
 	}
-	var u slurm.NodeUpdate
+	u, some := notCreated(n)
+	if !some {
+		return nil
+	}
+	return c.UpdateNode(ctx, n.Name, u)
+}
+
+// CreateNodes creates nodes that differ by name and address alone, all of them or none: slurmctld
+// rebuilds its tables once instead of once for each. Comment and Extra are set as by CreateNode. Nodes
+// with a GRESConf can't be among them, as slurmctld reads it for the first node only.
+func (c *Client) CreateNodes(ctx context.Context, nodes []slurm.NodeCreate) error {
+	if len(nodes) == 1 {
+		return c.CreateNode(ctx, nodes[0])
+	}
+	op := call{name: fmt.Sprintf("create %d nodes", len(nodes)), method: http.MethodPost, path: "new/node/", nodeLine: true, since: "v0.0.44"}
+	names := make([]string, len(nodes))
+	for i, n := range nodes {
+		if err := plainName(op, n.Name); err != nil {
+			return err
+		}
+		names[i] = n.Name
+	}
+	line, err := nodesLine(nodes)
+	if err != nil {
+		return &slurm.Error{Kind: slurm.ErrInvalid, Op: op.name, Err: err}
+	}
+	if _, err := c.write(ctx, op, func(w dialect.Writer) any { return w.CreateNode(line) }); err != nil {
+		return err
+	}
+	u, some := notCreated(nodes[0])
+	if !some {
+		return nil
+	}
+	op = call{name: fmt.Sprintf("update %d nodes", len(nodes)), method: http.MethodPost, path: "nodes/", since: "v0.0.44"}
+	_, err = c.write(ctx, op, func(w dialect.Writer) any { return w.UpdateNodes(names, u) })
+	return err
+}
+
+// notCreated is what of a node slurmctld takes in an update only, and whether there is any of it.
+func notCreated(n slurm.NodeCreate) (u slurm.NodeUpdate, some bool) {
 	if n.Comment != "" {
 		u.Comment = &n.Comment
 	}
 	if n.Extra != "" {
 		u.Extra = &n.Extra
 	}
-	if u.Comment == nil && u.Extra == nil {
-		return nil
-	}
-	return c.UpdateNode(ctx, n.Name, u)
+	return u, u.Comment != nil || u.Extra != nil
 }
 
 // UpdateNode implements slurm.Nodes.

@@ -201,6 +201,7 @@ func (s *slurmWorld) register(ctx context.Context, t *testing.T) float64 {
 }
 
 // bridge measures the bridge: first with Slurm at hand, then with the counting proxy between.
+// Each part can be run by its name; it then starts what it needs.
 func (w *world) bridge(t *testing.T) {
 	w.install(t)
 	s := startSlurm(t)
@@ -208,21 +209,22 @@ func (w *world) bridge(t *testing.T) {
 		w.startController(t, s, s.URL)
 		w.nodesRegistered(t, s)
 		w.startScheduler(t, s, s.URL)
-		w.onePod(t)
-		w.singlePods(t)
-		w.gangs(t)
-		w.podsDeleted(t, s)
-		w.jobsCancelled(t, s)
+		w.oneByOne(t, w.load(config.DefaultSchedulerName), 5)
+		t.Run("one", w.onePod)
+		t.Run("singles", w.singlePods)
+		t.Run("gangs", w.gangs)
+		t.Run("deleted", func(t *testing.T) { w.podsDeleted(t, s) })
+		t.Run("cancelled", func(t *testing.T) { w.jobsCancelled(t, s) })
 	}) {
 		return
 	}
-	t.Run("waiting", func(t *testing.T) {
+	t.Run("counted", func(t *testing.T) {
 		proxy, at := s.proxied(t)
 		c := &counted{proxy: proxy, processes: []*process{w.startController(t, s, at), w.startScheduler(t, s, at)}}
 		s.registered(w.phase(t), t)
 		w.oneByOne(t, w.load(config.DefaultSchedulerName), 5)
-		w.idle(t, c)
-		w.callsPerPod(t, c)
-		w.fullCluster(t, s, c)
+		t.Run("idle", func(t *testing.T) { w.idle(t, c) })
+		t.Run("calls", func(t *testing.T) { w.callsPerPod(t, c) })
+		t.Run("full", func(t *testing.T) { w.fullCluster(t, s, c) })
 	})
 }

@@ -34,6 +34,8 @@ type Slurm interface {
 	CancelJobs(ctx context.Context, ids ...uint32) error
 	SetDerivedExitCode(ctx context.Context, id uint32, code uint8) error
 	CreateNode(ctx context.Context, n slurm.NodeCreate) error
+	// CreateNodes creates nodes that differ by name and address alone, all or none.
+	CreateNodes(ctx context.Context, nodes []slurm.NodeCreate) error
 	UpdateNode(ctx context.Context, name string, u slurm.NodeUpdate) error
 	DeleteNode(ctx context.Context, name string) error
 }
@@ -50,8 +52,9 @@ type View interface {
 	RefreshNode(ctx context.Context, name string) (bool, error)
 	// Synced tells whether jobs and nodes have been read whole at least once.
 	Synced() bool
-	// Wake ends the pause that the view makes on a cluster without jobs.
+	// Wake ends the pause that the view makes on a cluster without jobs, and WakeNodes the one between two readings of nodes.
 	Wake()
+	WakeNodes()
 }
 
 // Events records what happens to objects.
@@ -251,7 +254,10 @@ func (b *Bridge) onPods(queue func(*corev1.Pod, func(types.NamespacedName))) han
 }
 
 func (b *Bridge) addNodes(mgr manager.Manager) error {
-	r := &nodeMirror{Bridge: b}
+	r := &nodeMirror{Bridge: b, registrar: newRegistrar(b.Slurm, b.NodeChanged, b.View.WakeNodes)}
+	if err := mgr.Add(manager.RunnableFunc(r.registrar.run)); err != nil {
+		return err
+	}
 	one := func(o client.Object, q workqueue.TypedRateLimitingInterface[string]) {
 		if n, ok := o.(*corev1.Node); ok {
 			q.Add(placement.SlurmName(n))

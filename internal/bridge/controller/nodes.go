@@ -18,13 +18,11 @@ import (
 	"github.com/slinky-hpc/slinky/slurm"
 )
 
-// slurmNodeExists is Slurm's error for a node that is there already.
-const slurmNodeExists = 2168
-
 // nodeMirror shows Kubernetes nodes in Slurm as external nodes.
 type nodeMirror struct {
 	*Bridge
-	said notes
+	registrar *registrar
+	said      notes
 }
 
 // Reconcile handles one node, by its name in Slurm.
@@ -38,9 +36,19 @@ func (r *nodeMirror) Reconcile(ctx context.Context, name string) (ctrl.Result, e
 		return ctrl.Result{}, err
 	}
 	p := mirror.Make(f)
-	if p.Changes() && !registersOnly(p) {
-		// The view may be behind: look again before changing anything. Slurm itself
-		// refuses to register a node twice, so a new one is spared the look.
+	if f.Slurm != nil || p.Create == nil {
+		r.registrar.forget(name)
+	}
+	if registersOnly(p) {
+		// Slurm itself refuses to register a node twice, so a new one is spared the look.
+		if done, err := r.registrar.register(*p.Create, f.Now); err != nil || !done {
+			r.report(name, f.Kube, p)
+			return ctrl.Result{}, err // the end of the registration is told
+		}
+		p.Create, p.Again = nil, showsWithin
+	}
+	if p.Changes() {
+		// The view may be behind: look again before changing anything.
 		if _, err := r.View.RefreshNode(ctx, name); err != nil {
 			return ctrl.Result{}, err
 		}

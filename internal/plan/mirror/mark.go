@@ -9,7 +9,9 @@ import (
 // Mark is what the bridge keeps in the "extra" field of the external nodes that it made.
 type Mark struct {
 	Cluster string `json:"cluster"`
-	Node    string `json:"node"`
+	// Node is the Kubernetes node's name where the one in Slurm is another: nodes alike have one mark, so that
+	// one call writes it to all.
+	Node string `json:"node,omitempty"`
 	// Features are those that the node was registered with: Slurm puts a node in
 	// partitions by feature at that moment only.
 	Features []string `json:"features,omitempty"`

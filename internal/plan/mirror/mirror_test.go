@@ -12,7 +12,7 @@ import (
 	"github.com/slinky-hpc/slinky/slurm"
 )
 
-const markText = `{"slinky.slurm.net/v1":{"cluster":"c1","node":"k1","features":["p"],"shape":"1x3x1"}}`
+const markText = `{"slinky.slurm.net/v1":{"cluster":"c1","features":["p"],"shape":"1x3x1"}}`
 
 var ourTaint = corev1.Taint{Key: "slinky.slurm.net/managed-node", Value: "us", Effect: corev1.TaintEffectNoExecute}
 

@@ -35,10 +35,14 @@ func registration(f Facts) (slurm.NodeCreate, string) {
 		return slurm.NodeCreate{}, "the node has no InternalIP, without which Slurm would look its name up at each job start"
 	}
 	c.GRES, c.GRESConf = device.GRES(f.Devices.Resources)
-	c.Extra = Mark{
-		Cluster: f.Cluster, Node: n.Name, Features: c.Features, Shape: shapeOf(c),
+	mark := Mark{
+		Cluster: f.Cluster, Features: c.Features, Shape: shapeOf(c),
 		Devices: f.Devices.Fingerprint(), Drivers: f.Devices.Drivers(),
-	}.encode()
+	}
+	if n.Name != c.Name {
+		mark.Node = n.Name
+	}
+	c.Extra = mark.encode()
 	return c, ""
 }
 

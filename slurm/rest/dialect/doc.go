@@ -51,6 +51,8 @@ type Writer struct {
 	CancelJobs func(ids []string) any
 	CreateNode func(line string) any
 	UpdateNode func(slurm.NodeUpdate) any
+	// UpdateNodes is for several nodes by name.
+	UpdateNodes func(names []string, u slurm.NodeUpdate) any
 
 	Reservation    func(slurm.ReservationRequest) any
 	CreateAccount  func(slurm.AccountCreate) any

@@ -57,7 +57,10 @@ func Dialect() dialect.Dialect {
 			UpdateJob:  func(r slurm.JobRequest) any { return jobDesc(r) },
 			CancelJobs: func(ids []string) any { return KillJobsMsg{Jobs: ids} },
 			CreateNode: func(line string) any { return OpenapiCreateNodeReq{NodeConf: line} },
-			UpdateNode: updateNode,
+			UpdateNode: func(u slurm.NodeUpdate) any { return updateNode(u) },
+			UpdateNodes: func(names []string, u slurm.NodeUpdate) any {
+				return updateNodesMsg{Name: names, UpdateNodeMsg: updateNode(u)}
+			},
 
 			Reservation:    reservationDesc,
 			CreateAccount:  createAccount,
@@ -195,7 +198,13 @@ func node(n Node) (slurm.Node, error) {
 	}, nil
 }
 
-func updateNode(u slurm.NodeUpdate) any {
+// updateNodesMsg is an UpdateNodeMsg that names its nodes, where the URL doesn't.
+type updateNodesMsg struct {
+	Name []string `json:"name"`
+	UpdateNodeMsg
+}
+
+func updateNode(u slurm.NodeUpdate) UpdateNodeMsg {
 	m := UpdateNodeMsg{Reason: u.Reason, Comment: u.Comment, Extra: u.Extra, TopologyStr: u.Topology}
 	if u.State != "" {
 		m.State = dialect.Strings{u.State}
