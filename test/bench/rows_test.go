@@ -65,21 +65,25 @@ func (w *world) onePod(t *testing.T) {
 
 func (w *world) singlePods(t *testing.T) {
 	for _, n := range singles {
-		wait := w.takeProfile(t, fmt.Sprintf("singles-%d", n), max(3, n/70))
-		l := w.load(config.DefaultSchedulerName)
-		b, tracker := w.atOnce(t, l, n)
-		t.Logf("%d pods: %.0f pods/s, latency %v", n, b.PerSecond, b.Latency)
-		wait()
-		w.clear(t, tracker, l)
-		stock, bare := w.table.stock[n], w.table.bare[n]
-		limit := combined(stock, bare)
-		w.table.add(row{
-			what:     fmt.Sprintf("%d single pods at once", n),
-			measured: fmt.Sprintf("%.0f pods/s, %s of the limit", b.PerSecond, percent(b.PerSecond/limit)),
-			limit:    fmt.Sprintf("%.0f pods/s (stock scheduler %.0f, bare Slurm %.0f)", limit, stock, bare),
-			reach:    ">= 80 % of the limit", met: b.PerSecond >= 0.8*limit,
-		})
+		t.Run(fmt.Sprint(n), func(t *testing.T) { w.podsAtOnce(t, n) })
 	}
+}
+
+func (w *world) podsAtOnce(t *testing.T, n int) {
+	wait := w.takeProfile(t, fmt.Sprintf("singles-%d", n), max(3, n/70))
+	l := w.load(config.DefaultSchedulerName)
+	b, tracker := w.atOnce(t, l, n)
+	t.Logf("%d pods: %.0f pods/s, latency %v", n, b.PerSecond, b.Latency)
+	wait()
+	w.clear(t, tracker, l)
+	stock, bare := w.table.stock[n], w.table.bare[n]
+	limit := combined(stock, bare)
+	w.table.add(row{
+		what:     fmt.Sprintf("%d single pods at once", n),
+		measured: fmt.Sprintf("%.0f pods/s, %s of the limit", b.PerSecond, percent(b.PerSecond/limit)),
+		limit:    fmt.Sprintf("%.0f pods/s (stock scheduler %.0f, bare Slurm %.0f)", limit, stock, bare),
+		reach:    ">= 80 % of the limit", met: b.PerSecond >= 0.8*limit,
+	})
 }
 
 func (w *world) gangs(t *testing.T) {
@@ -235,38 +239,53 @@ func (x cost) String() string {
 // callsPerPod tells what one pod costs in calls, from its creation to its end: numbers that no load changes much.
 func (w *world) callsPerPod(t *testing.T, c *counted) {
 	const count = 100
-	ctx := w.phase(t)
+	calls, writes := c.calls(t, w, count, func() {
+		l := w.load(config.DefaultSchedulerName)
+		_, tracker := w.atOnce(t, l, count)
+		w.clear(t, tracker, l)
+	})
+	w.table.add(row{
+		what:     "one pod from its creation to its end: calls to Slurm beside polls, writes to the API server",
+		measured: fmt.Sprintf("%.1f calls, %.1f writes, of which 5 are its creation, its deletion and its kubelet's", calls, writes),
+		limit:    "2 calls", reach: "-", met: true,
+	})
+	g := measure.Gangs{API: measure.GangBuiltin, Version: "v1beta1", Count: 1, Size: 64}
+	calls, writes = c.calls(t, w, g.Size, func() { w.gangsOnce(t, g) })
+	w.table.add(row{
+		what:     "one pod of a gang of 64, the same",
+		measured: fmt.Sprintf("%.2f calls, %.1f writes, of which 5 as above", calls, writes),
+		limit:    "-", reach: "-", met: true,
+	})
+}
+
+// calls returns what each of some pods cost in calls to Slurm beside polls, and in writes to the API server.
+func (c *counted) calls(t *testing.T, w *world, count int, work func()) (perPod, perPodWrites float64) {
+	t.Helper()
 	restBefore := c.proxy.Counted()
-	apiBefore, err := w.kube.APIRequests(ctx)
+	apiBefore, err := w.kube.APIRequests(t.Context())
 	must(t, err)
-	l := w.load(config.DefaultSchedulerName)
-	_, tracker := w.atOnce(t, l, count)
-	w.clear(t, tracker, l)
+	work()
 	restAfter := c.proxy.Counted()
-	apiAfter, err := w.kube.APIRequests(ctx)
+	apiAfter, err := w.kube.APIRequests(t.Context())
 	must(t, err)
 	calls := map[string]int64{}
-	var perPod float64
 	for kind, x := range restAfter {
 		if n := x.N - restBefore[kind].N; n > 0 && !slices.Contains(polls, kind) {
 			calls[kind] = n
-			perPod += float64(n) / count
+			perPod += float64(n) / float64(count)
 		}
 	}
 	writes := map[string]float64{}
-	var perPodWrites float64
 	for kind, n := range measure.Since(apiBefore, apiAfter) {
-		if verb, _, _ := strings.Cut(kind, " "); verb != "GET" && verb != "LIST" {
-			writes[kind] = n
-			perPodWrites += n / count
+		verb, what, _ := strings.Cut(kind, " ")
+		if verb == "GET" || verb == "LIST" || strings.HasPrefix(what, "nodes") {
+			continue
 		}
+		writes[kind] = n
+		perPodWrites += n / float64(count)
 	}
-	t.Logf("calls to Slurm for %d pods: %v; writes to the API server, with those of this program and of kubelets: %v", count, calls, writes)
-	w.table.add(row{
-		what:     "one pod from its creation to its end: calls to Slurm beside polls, writes to the API server",
-		measured: fmt.Sprintf("%.1f calls, %.1f writes, of which 5 are its creation, its deletion and its kubelet's", perPod, perPodWrites),
-		limit:    "2 calls", reach: "-", met: true,
-	})
+	t.Logf("calls to Slurm for %d pods: %v; writes to the API server but for nodes, with those of this program and of kubelets: %v", count, calls, writes)
+	return perPod, perPodWrites
 }
 
 // polls are the calls that are made whether there are pods or not.

@@ -28,10 +28,19 @@ type written struct{}
 // Clone implements fwk.StateData.
 func (w written) Clone() fwk.StateData { return w }
 
-// PreBindPreFlight tells that PreBind does no work that others must wait for.
-func (p *Plugin) PreBindPreFlight(context.Context, fwk.CycleState, *corev1.Pod, string) (*fwk.PreBindPreFlightResult, *fwk.Status) {
-	return &fwk.PreBindPreFlightResult{AllowParallel: true}, nil
+// PreBindPreFlight spares the pods that get no devices PreBind, where their allocation still stands:
+// kube-scheduler writes to each pod that has to wait for a PreBind where it will be bound. What
+// PreBind does is nothing that others must wait for.
+func (p *Plugin) PreBindPreFlight(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, node string) (*fwk.PreBindPreFlightResult, *fwk.Status) {
+	result := &fwk.PreBindPreFlightResult{AllowParallel: true}
+	if !p.writes(pod) && p.stands(pod, node).IsSuccess() {
+		return result, fwk.NewStatus(fwk.Skip)
+	}
+	return result, nil
 }
+
+// writes tells whether the pod's devices have to be written before it is bound.
+func (p *Plugin) writes(pod *corev1.Pod) bool { return p.devices != nil && device.Asks(pod) }
 
 // PreBind is the last look: a job that ended meanwhile took its pods' allocations with
 // it. Then it has the pod's devices written.
@@ -39,7 +48,7 @@ func (p *Plugin) PreBind(ctx context.Context, state fwk.CycleState, pod *corev1.
 	if s := p.stands(pod, node); !s.IsSuccess() {
 		return s
 	}
-	if p.devices == nil || !device.Asks(pod) {
+	if !p.writes(pod) {
 		return nil
 	}
 	a, ok := p.table.Get(pod.UID)

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/util/retry"
 
 	"github.com/slinky-hpc/slinky/internal/bridge/scheduler"
@@ -93,7 +94,7 @@ func (s *Submitter) layout(ctx context.Context, job slurm.Job) (slurm.Allocation
 func (s *Submitter) give(ctx context.Context, pod *corev1.Pod, a scheduler.Allocation, told map[string]string) error {
 	had, ok := s.Table.Get(pod.UID)
 	patch := placementPatch(pod, a, told, s.SchedulerName)
-	if ok && had.Equal(a) && patch == nil {
+	if ok && had.Equal(a) && (patch == nil || s.behind(pod)) {
 		return nil
 	}
 	s.Table.Put(pod.UID, a)
@@ -102,10 +103,26 @@ func (s *Submitter) give(ctx context.Context, pod *corev1.Pod, a scheduler.Alloc
 		if pod, err = s.patchPlacement(ctx, pod, a, told, patch); err != nil || pod == nil {
 			return err
 		}
+		s.setWritten(pod)
 	}
 	s.Activate(pod)
 	s.Counts.Placed(s.Now().Sub(pod.CreationTimestamp.Time))
 	return s.allocated(ctx, pod, a)
+}
+
+// behind tells whether the informer's version of a pod is from before its allocation was written.
+func (s *Submitter) behind(pod *corev1.Pod) bool {
+	s.mu.Lock()
+	written := s.written[pod.UID]
+	s.mu.Unlock()
+	order, err := resourceversion.CompareResourceVersion(pod.ResourceVersion, written)
+	return err == nil && order < 0
+}
+
+func (s *Submitter) setWritten(pod *corev1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.written[pod.UID] = pod.ResourceVersion
 }
 
 // patchPlacement patches a pod, reading it again where it changed meanwhile. It

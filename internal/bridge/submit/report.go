@@ -23,6 +23,10 @@ const fieldManager = "slurm-bridge"
 // same: a group counts its members one by one, which may not become a stream of writes.
 const refreshEvery = 3 * time.Second
 
+// comingFor is how long the members of a group may take to come before its pods are told that it
+// waits for them: while a group is being made that is no news, and costs two writes for each member.
+const comingFor = 2 * time.Second
+
 // held is why a pod waits: one word, and a sentence for its owner.
 type held struct {
 	reason, text string
@@ -85,9 +89,13 @@ func (s *Submitter) hold(ctx context.Context, pods []*corev1.Pod, h held) (time.
 				continue // keepTelling sees to what changes while a job is queued
 			}
 			if wait := last.at.Add(refreshEvery).Sub(s.Now()); wait > 0 {
-				again = wait
+				again = sooner(again, wait)
 				continue
 			}
+		}
+		if wait := pod.CreationTimestamp.Add(comingFor).Sub(s.Now()); wait > 0 && h.reason == reasonMembers && last.reason == "" {
+			again = sooner(again, wait)
+			continue
 		}
 		if err := s.setCondition(ctx, pod, corev1.ConditionFalse, h.reason, h.text); err != nil {
 			errs = append(errs, err)

@@ -96,8 +96,10 @@ type Submitter struct {
 	// Slurm, with the generation of the view that will show it.
 	uncertain map[workload.Key]uint64
 	// blocked are workloads that no node suits now.
-	blocked  map[workload.Key]bool
-	told     map[types.UID]told
+	blocked map[workload.Key]bool
+	told    map[types.UID]told
+	// written are the versions of pods that their allocations were written to.
+	written  map[types.UID]string
 	refusals refusals
 	// queued are the workloads with a job that waits; views are the numbers of the views of nodes that
 	// the exclusions of jobs are from.
@@ -130,6 +132,7 @@ func New(c Config) (*Submitter, error) {
 		uncertain: map[workload.Key]uint64{},
 		blocked:   map[workload.Key]bool{},
 		told:      map[types.UID]told{},
+		written:   map[types.UID]string{},
 		refusals:  newRefusals(),
 		queued:    map[workload.Key]bool{},
 		views:     map[uint32]uint64{},
@@ -225,14 +228,24 @@ func (s *Submitter) reconcile(ctx context.Context, key workload.Key) (time.Durat
 	if wait := s.unsure(key); wait > 0 {
 		return wait, nil
 	}
+	again, runs, err := s.pass(ctx, key)
+	if runs && err == nil {
+		// What Slurm gave at once is written at once: the scheduler binds it while others are asked for.
+		again, _, err = s.pass(ctx, key)
+	}
+	return again, err
+}
+
+// pass takes the steps that are due. It tells whether a job that it asked for runs already.
+func (s *Submitter) pass(ctx context.Context, key workload.Key) (again time.Duration, runs bool, err error) {
 	observed, err := s.observe(ctx, key)
 	switch {
 	case errors.Is(err, errNotRead):
-		return s.notRead(ctx, key, err)
+		again, err = s.notRead(ctx, key, err)
+		return again, false, err
 	case err != nil:
-		return 0, err
+		return 0, false, err
 	}
-	var again time.Duration
 	var errs []error
 	queued := false
 	for _, o := range observed {
@@ -241,11 +254,12 @@ func (s *Submitter) reconcile(ctx context.Context, key workload.Key) (time.Durat
 			after, err := s.act(ctx, o, step)
 			errs = append(errs, err)
 			again = sooner(again, after)
+			runs = runs || step.Kind == workload.StepSubmit && slices.ContainsFunc(s.Index.Naming(step.Pods[0].UID), workload.Granted)
 		}
 	}
 	s.setQueued(key, queued)
 	after, err := s.tellGroups(ctx, key, observed)
-	return sooner(again, after), errors.Join(append(errs, err)...)
+	return sooner(again, after), runs, errors.Join(append(errs, err)...)
 }
 
 // unsure returns how long to wait before the jobs in the index are sure to hold
@@ -299,5 +313,6 @@ func (s *Submitter) forget(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.told, uid)
+	delete(s.written, uid)
 	s.refusals.forget(uid)
 }
