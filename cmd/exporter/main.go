@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
@@ -35,6 +36,7 @@ type options struct {
 	address, server, keyFile, user string
 	period, accounting             time.Duration
 	show                           exporter.Options
+	external                       external
 	log                            zap.Options
 }
 
@@ -54,6 +56,7 @@ func parse(args []string) (*options, error) {
 	f.DurationVar(&o.accounting, "accounting-freq", time.Minute, "how often shares and limits of accounts and users are read; 0 for never")
 	f.IntVar(&o.show.Limit, "max-label-values", 1000, "how many users, accounts, partitions and the like have series of their own; the rest is summed up as _other")
 	f.IntVar(&o.show.NodeLimit, "max-nodes", 25000, "how many nodes have series of their own")
+	o.external.bind(f)
 	o.log.BindFlags(f)
 	if err := f.Parse(args); err != nil {
 		return nil, err
@@ -88,10 +91,26 @@ func run(ctx context.Context, args []string, getenv func(string) string) error {
 		return fmt.Errorf("--server: %w", err)
 	}
 	view := cache.New(client, cache.Options{OnError: func(err error) { log.Error(err, "Can't read Slurm's state; what is known stays") }})
-	e := exporter.New(exporter.Config{View: view, Slurm: client, Options: o.show, Every: o.period, Accounting: o.accounting, Now: time.Now, Log: log})
+	e := exporter.New(exporter.Config{View: view, Slurm: client, Options: o.show, Every: o.period, Accounting: o.accounting, Keep: o.external.on, Token: tokens.Token, Now: time.Now, Log: log})
+	if err := o.external.check(getenv); err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	go view.Run(ctx)
 	go e.Run(ctx)
-	return serve(ctx, o.address, handler(e), log)
+	if !o.external.on {
+		return serve(ctx, "--metrics-bind-address", o.address, &http.Server{Handler: handler(e)}, log)
+	}
+	// Neither goes on without the other.
+	ended := make(chan error, 2)
+	go func() {
+		ended <- serve(ctx, "--metrics-bind-address", o.address, &http.Server{Handler: handler(e)}, log)
+	}()
+	go func() { ended <- o.external.serve(ctx, e, log) }()
+	err = <-ended
+	stop()
+	return errors.Join(err, <-ended)
 }
 
 func (o *options) tokens(getenv func(string) string) (rest.TokenSource, error) {
@@ -122,13 +141,13 @@ func handler(e *exporter.Exporter) http.Handler {
 // goodbye is how long scrapes under way may take to end.
 const goodbye = 5 * time.Second
 
-func serve(ctx context.Context, address string, h http.Handler, log logr.Logger) error {
+func serve(ctx context.Context, flag, address string, server *http.Server, log logr.Logger) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
-		return fmt.Errorf("--metrics-bind-address: %w", err)
+		return fmt.Errorf("%s: %w", flag, err)
 	}
-	log.Info("Serving metrics", "address", listener.Addr().String())
-	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	log.Info("Serving", "address", listener.Addr().String(), "by", flag)
+	server.ReadHeaderTimeout = 10 * time.Second
 	stopped := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbye)
@@ -136,6 +155,9 @@ func serve(ctx context.Context, address string, h http.Handler, log logr.Logger)
 		stopped <- server.Shutdown(ctx)
 	})
 	defer stop()
+	if server.TLSConfig != nil {
+		listener = tls.NewListener(listener, server.TLSConfig)
+	}
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}

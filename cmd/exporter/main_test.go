@@ -14,6 +14,7 @@ func TestRefused(t *testing.T) {
 		{"--cache-freq=10ms", "", "give at least 1s"},
 		{"--accounting-freq=10ms", "", "or 0 for never"},
 		{"--max-label-values=0", "", "at least 1"},
+		{"--external-metrics", "SLURM_JWT", "set POD_NAMESPACE"},
 		{"now", "", `argument "now"`},
 		{"", "", "set SLURM_JWT_FILE"},
 		{"--server=nowhere", "SLURM_JWT", "--server"},

@@ -94,11 +94,14 @@ func (c *census) partition(name string) *partition {
 }
 
 // each gives the partitions of the names, each once: of those beyond the limit several are one.
-func (c *census) each(names []string) map[*partition]struct{} {
-	out := make(map[*partition]struct{}, 1)
+func (c *census) each(names []string) []*partition {
+	var out []*partition
 	for _, name := range names {
-		if name != "" {
-			out[c.partition(name)] = struct{}{}
+		if name == "" {
+			continue
+		}
+		if p := c.partition(name); !slices.Contains(out, p) {
+			out = append(out, p)
 		}
 	}
 	return out
@@ -107,7 +110,7 @@ func (c *census) each(names []string) map[*partition]struct{} {
 func (c *census) node(n node) {
 	c.list = append(c.list, n)
 	c.nodes.add(n)
-	for part := range c.each(n.Partitions) {
+	for _, part := range c.each(n.Partitions) {
 		part.nodes.add(n)
 	}
 	for key, a := range n.gres {
@@ -122,7 +125,7 @@ func (c *census) node(n node) {
 func (c *census) job(j job, names map[uint32]string) {
 	c.jobs.add(j)
 	// A job that waits may name several partitions.
-	for part := range c.each(strings.Split(j.Partition, ",")) {
+	for _, part := range c.each(strings.Split(j.Partition, ",")) {
 		part.jobs.add(j)
 	}
 	account := j.Account

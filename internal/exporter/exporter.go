@@ -52,6 +52,8 @@ type Config struct {
 	Accounting time.Duration
 	// MaxAge is how old the view may become until its numbers are no longer shown; 2 min by default.
 	MaxAge time.Duration
+	// Token is what calls to Slurm carry, to tell when it ends; nil if that is nobody's concern.
+	Token func(ctx context.Context) (string, error)
 	// Keep keeps what was counted for Values.
 	Keep bool
 	Now  func() time.Time
@@ -68,6 +70,7 @@ type Exporter struct {
 	took     *prometheus.GaugeVec
 	good     *prometheus.GaugeVec
 	counting prometheus.Gauge
+	expires  *prometheus.GaugeVec
 	began    time.Time
 
 	dirty atomic.Bool
@@ -99,6 +102,10 @@ func New(c Config) *Exporter {
 	e.failures = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "slurm_exporter_failures_total", Help: "Failed calls to Slurm, by what was read.",
 	}, []string{"what"})
+	// A counter that comes with the first failure would hide that one from whoever looks for an increase.
+	for _, what := range []string{"partitions", "reservations", "licenses", "controllers", "statistics", "page"} {
+		e.failures.WithLabelValues(what)
+	}
 	e.took = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "slurm_exporter_read_seconds", Help: "How long the last reading took, by what was read.",
 	}, []string{"what"})
@@ -108,13 +115,16 @@ func New(c Config) *Exporter {
 	e.counting = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "slurm_exporter_page_seconds", Help: "How long it took to count and to write the page that is served.",
 	})
+	e.expires = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "slurm_exporter_token_expiry_timestamp_seconds", Help: "When the token ends that calls to Slurm carry.",
+	}, nil)
 	up := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "slurm_up", Help: "1 while Slurm answers: the numbers are no older than slurm_exporter_data_age_seconds says.",
 	}, func() float64 { return flag(e.fresh()) })
 	age := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "slurm_exporter_data_age_seconds", Help: "How old what is known of Slurm is; NaN before anything is known.",
 	}, e.age)
-	e.registry.MustRegister(e.wait, e.run, e.failures, e.took, e.good, e.counting, up, age)
+	e.registry.MustRegister(e.wait, e.run, e.failures, e.took, e.good, e.counting, e.expires, up, age)
 	e.dirty.Store(true)
 	return e
 }

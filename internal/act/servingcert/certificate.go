@@ -37,8 +37,10 @@ type Certificate struct {
 	Secret types.NamespacedName
 	// Service is the one in front of the webhooks, in the same namespace.
 	Service string
-	// Configuration is the name of the webhook configurations.
+	// Configuration is the name of the webhook configurations; empty where there are none.
 	Configuration string
+	// APIService is the name of the aggregated API that the program serves; empty where it serves none.
+	APIService string
 	// Owner is the name of the program: of its authority, and of its fields in the configurations.
 	Owner string
 
@@ -153,6 +155,9 @@ func (c *Certificate) Keep(ctx context.Context, now time.Time) error {
 
 // configurations are those that exist.
 func (c *Certificate) configurations(ctx context.Context) (out []client.Object, err error) {
+	if c.Configuration == "" {
+		return nil, nil
+	}
 	for _, o := range []client.Object{&admissionv1.ValidatingWebhookConfiguration{}, &admissionv1.MutatingWebhookConfiguration{}} {
 		found, err := c.get(ctx, types.NamespacedName{Name: c.Configuration}, o)
 		if err != nil {
@@ -189,6 +194,10 @@ func calls(o client.Object) []call {
 
 // trusted is what all webhooks of all configurations are trusted by.
 func (c *Certificate) trusted(ctx context.Context) ([]byte, error) {
+	if c.APIService != "" {
+		bundle, _, err := c.apiServiceTrusts(ctx)
+		return bundle, err
+	}
 	configurations, err := c.configurations(ctx)
 	if err != nil {
 		return nil, err
@@ -208,6 +217,9 @@ func (c *Certificate) trusted(ctx context.Context) ([]byte, error) {
 
 // inject makes API servers trust the authorities. It owns that field alone.
 func (c *Certificate) inject(ctx context.Context, authorities []byte) error {
+	if c.APIService != "" {
+		return c.injectAPIService(ctx, authorities)
+	}
 	configurations, err := c.configurations(ctx)
 	if err != nil {
 		return err
