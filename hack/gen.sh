@@ -23,6 +23,9 @@ done
 # RBAC of the CPU driver, from the markers beside its main function.
 tool controller-gen rbac:roleName=dra-driver-cpu paths=./cmd/dra-cpu/... output:rbac:dir=config/rbac/dra-cpu
 
+# RBAC of the exporter's external metrics API, from the markers beside it.
+tool controller-gen rbac:roleName=slurm-exporter paths=./cmd/exporter/... output:rbac:dir=config/rbac/exporter
+
 # RBAC of the webhook: what it may do in the cluster, and in its own namespace.
 tool controller-gen rbac:roleName=slurm-operator-webhook paths=./cmd/operator-webhook/... output:rbac:dir=config/rbac/operator-webhook
 
@@ -40,4 +43,6 @@ done
 cp config/rbac/operator/role.yaml charts/slurm-operator/files/operator-role.yaml
 cp config/rbac/operator-webhook/role.yaml charts/slurm-operator/files/webhook-role.yaml
 cp config/rbac/dra-cpu/role.yaml charts/dra-driver-cpu/files/role.yaml
-go run ./hack/chart-readme charts/slurm-operator-crds charts/slurm-operator charts/slurm charts/slurm-bridge charts/dra-driver-cpu
+cp config/rbac/exporter/role.yaml charts/slurm-exporter/files/role.yaml
+go run ./hack/dashboards charts/slurm-exporter/files/dashboards
+go run ./hack/chart-readme charts/slurm-operator-crds charts/slurm-operator charts/slurm charts/slurm-bridge charts/dra-driver-cpu charts/slurm-exporter
