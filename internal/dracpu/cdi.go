@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,6 +25,10 @@ const (
 	cdiVersion = "0.8.0"
 	cdiPrefix  = "dra.k8s.io-cpu_claim-"
 	envPrefix  = "DRA_CPUSET_"
+	// memPrefix is for memory, of which the published driver has none.
+	memPrefix = "DRA_MEMSET_"
+	// memoryNote is the annotation in which the file says how much memory there is of each node.
+	memoryNote = cpuset.DriverName + "/memory"
 )
 
 func cdiPath(dir string, uid types.UID) string {
@@ -38,18 +43,37 @@ func cdiName(uid types.UID, i int) string {
 	return fmt.Sprintf("claim-%s_%d", uid, i)
 }
 
-func cdiDevice(uid types.UID, i int, cpus cpuset.Set) cdi.Device {
-	variable := envPrefix + strings.TrimPrefix(cdiName(uid, i), "claim-")
-	return cdi.Device{Name: cdiName(uid, i), ContainerEdits: cdi.ContainerEdits{Env: []string{variable + "=" + cpus.String()}}}
+func cdiDevice(c *claim, i int) (cdi.Device, error) {
+	d := cdi.Device{Name: cdiName(c.UID, i)}
+	id := strings.TrimPrefix(d.Name, "claim-")
+	if cpus := c.cpusOf(i); !cpus.Empty() {
+		d.ContainerEdits.Env = append(d.ContainerEdits.Env, envPrefix+id+"="+cpus.String())
+	}
+	memory := c.memoryOf(i)
+	if len(memory) == 0 {
+		return d, nil
+	}
+	d.ContainerEdits.Env = append(d.ContainerEdits.Env, memPrefix+id+"="+c.nodesOf(i).String())
+	note, err := json.Marshal(memory)
+	d.Annotations = map[string]string{memoryNote: string(note)}
+	return d, err
 }
 
 // writeCDI writes a claim's file: a device with all CPUs, and one for each request if there are several.
 func writeCDI(dir string, c *claim) error {
-	spec := cdi.Spec{Version: cdiVersion, Kind: cdiKind, Devices: []cdi.Device{cdiDevice(c.UID, -1, c.cpus())}}
+	spec := cdi.Spec{Version: cdiVersion, Kind: cdiKind}
+	which := []int{-1}
 	if names := c.requests(); len(names) > 1 {
 		for i := range names {
-			spec.Devices = append(spec.Devices, cdiDevice(c.UID, i, c.cpusOf(i)))
+			which = append(which, i)
 		}
+	}
+	for _, i := range which {
+		d, err := cdiDevice(c, i)
+		if err != nil {
+			return err
+		}
+		spec.Devices = append(spec.Devices, d)
 	}
 	data, err := json.Marshal(spec)
 	if err != nil {
@@ -101,18 +125,14 @@ func readOneCDI(file string) (*claim, error) {
 		if i > 0 && len(spec.Devices) > 1 && d.Name != cdiName(uid, i-1) || i == 0 && d.Name != cdiName(uid, -1) {
 			return nil, fmt.Errorf("device %d is %q: another driver's or a damaged file", i, d.Name)
 		}
-		if len(d.ContainerEdits.Env) != 1 {
-			return nil, fmt.Errorf("device %q has %d variables, want 1", d.Name, len(d.ContainerEdits.Env))
-		}
-		_, list, _ := strings.Cut(d.ContainerEdits.Env[0], "=")
-		cpus, err := cpuset.Parse(list)
-		if err != nil || cpus.Empty() {
-			return nil, fmt.Errorf("device %q has no CPUs: %q", d.Name, list)
+		grants, err := grantsIn(d, strconv.Itoa(i))
+		if err != nil {
+			return nil, err
 		}
 		if i == 0 && len(spec.Devices) > 1 {
 			continue // the sum of those that follow
 		}
-		c.Grants = append(c.Grants, cpuset.Grant{Request: strconv.Itoa(i), CPUs: cpus})
+		c.Grants = append(c.Grants, grants...)
 	}
 	if len(c.Grants) == 0 {
 		return nil, errors.New("it has no device")
@@ -120,11 +140,42 @@ func readOneCDI(file string) (*claim, error) {
 	return c, nil
 }
 
+// grantsIn is what a device of a file gives.
+func grantsIn(d cdi.Device, request string) ([]cpuset.Grant, error) {
+	uses, err := usesIn(d.ContainerEdits.Env)
+	if err != nil || len(uses) != 1 {
+		return nil, fmt.Errorf("device %q has the variables %q: another driver's or a damaged file", d.Name, d.ContainerEdits.Env)
+	}
+	var out []cpuset.Grant
+	if !uses[0].cpus.Empty() {
+		out = append(out, cpuset.Grant{Request: request, CPUs: uses[0].cpus})
+	}
+	var memory []cpuset.NodeMemory
+	if note := d.Annotations[memoryNote]; note != "" {
+		if err := json.Unmarshal([]byte(note), &memory); err != nil {
+			return nil, fmt.Errorf("device %q has the annotation %s=%s: %w", d.Name, memoryNote, note, err)
+		}
+	}
+	var nodes cpuset.Set
+	for _, m := range memory {
+		if m.Node < 0 || m.Node >= cpuset.MaxCPUs {
+			return nil, fmt.Errorf("device %q has memory of NUMA node %d, which is none", d.Name, m.Node)
+		}
+		nodes = nodes.Union(cpuset.Of(m.Node))
+		out = append(out, cpuset.Grant{Request: request, Memory: &m})
+	}
+	if !nodes.Equal(uses[0].nodes) {
+		return nil, fmt.Errorf("device %q has memory of the NUMA nodes %s by its variable, and of %s by its annotation", d.Name, uses[0].nodes, nodes)
+	}
+	return out, nil
+}
+
 // use is what a container has of a claim: one request, or all of them if request is -1.
 type use struct {
 	claim   types.UID
 	request int
-	cpus    cpuset.Set // as the variable says
+	// What the variables say: CPUs, and the NUMA nodes that there is memory of.
+	cpus, nodes cpuset.Set
 }
 
 // usesIn reads the variables that CDI added. Anybody can write such a variable into
@@ -132,7 +183,8 @@ type use struct {
 func usesIn(env []string) ([]use, error) {
 	var out []use
 	for _, e := range env {
-		if !strings.HasPrefix(e, envPrefix) {
+		prefix := prefixOf(e)
+		if prefix == "" {
 			continue
 		}
 		name, value, ok := strings.Cut(e, "=")
@@ -140,7 +192,7 @@ func usesIn(env []string) ([]use, error) {
 			return nil, fmt.Errorf("the variable %s has no value: the name is the driver's, a pod can't use it", name)
 		}
 		u := use{request: -1}
-		id := strings.TrimPrefix(name, envPrefix)
+		id := strings.TrimPrefix(name, prefix)
 		if uid, request, several := strings.Cut(id, "_"); several {
 			n, err := strconv.Atoi(request)
 			if err != nil || n < 0 {
@@ -149,11 +201,30 @@ func usesIn(env []string) ([]use, error) {
 			id, u.request = uid, n
 		}
 		u.claim = types.UID(id)
-		var err error
-		if u.cpus, err = cpuset.Parse(value); err != nil || u.cpus.Empty() || id == "" {
-			return nil, fmt.Errorf("the variable %s=%s names no CPUs: the name is the driver's, a pod can't use it", name, value)
+		what := map[string]string{envPrefix: "CPUs", memPrefix: "NUMA nodes"}[prefix]
+		set, err := cpuset.Parse(value)
+		if err != nil || set.Empty() || id == "" {
+			return nil, fmt.Errorf("the variable %s=%s names no %s: the name is the driver's, a pod can't use it", name, value, what)
 		}
-		out = append(out, u)
+		i := slices.IndexFunc(out, func(o use) bool { return o.claim == u.claim && o.request == u.request })
+		if i < 0 {
+			i, out = len(out), append(out, u)
+		}
+		if prefix == envPrefix {
+			out[i].cpus = set
+		} else {
+			out[i].nodes = set
+		}
 	}
 	return out, nil
+}
+
+// prefixOf is which of the driver's own variables it is, "" if it is none.
+func prefixOf(e string) string {
+	for _, prefix := range []string{envPrefix, memPrefix} {
+		if strings.HasPrefix(e, prefix) {
+			return prefix
+		}
+	}
+	return ""
 }

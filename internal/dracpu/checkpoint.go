@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -29,12 +30,52 @@ type claim struct {
 	Grants  []cpuset.Grant `json:"grants"`
 }
 
+// sound tells what is wrong with a claim that was read: its UID names files, and without
+// grants it has nothing.
+func (c *claim) sound() error {
+	switch {
+	case c == nil:
+		return errors.New("it is empty")
+	case c.UID == "" || strings.ContainsAny(string(c.UID), "/\\\x00_") || len(c.UID) > 128:
+		return fmt.Errorf("%q is no UID", c.UID)
+	case len(c.Grants) == 0:
+		return fmt.Errorf("%s has nothing", c)
+	}
+	for _, g := range c.Grants {
+		if g.Memory != nil && (g.Memory.Node < 0 || g.Memory.Node >= cpuset.MaxCPUs) {
+			return fmt.Errorf("%s has memory of NUMA node %d, which is none", c, g.Memory.Node)
+		}
+	}
+	return nil
+}
+
 func (c *claim) cpus() cpuset.Set {
 	var s cpuset.Set
 	for _, g := range c.Grants {
 		s = s.Union(g.CPUs)
 	}
 	return s
+}
+
+// nodesOf are the NUMA nodes that the i-th request has memory of, or all of them if i is -1.
+func (c *claim) nodesOf(i int) cpuset.Set {
+	var s cpuset.Set
+	for _, m := range c.memoryOf(i) {
+		s = s.Union(cpuset.Of(m.Node))
+	}
+	return s
+}
+
+// memoryOf is the memory of the i-th request by NUMA node, or all of it if i is -1.
+func (c *claim) memoryOf(i int) []cpuset.NodeMemory {
+	var out []cpuset.NodeMemory
+	names := c.requests()
+	for _, g := range c.Grants {
+		if g.Memory != nil && (i < 0 || i < len(names) && g.Request == names[i]) {
+			out = append(out, *g.Memory)
+		}
+	}
+	return cpuset.MemoryByNode(out)
 }
 
 // requests are the names of the claim's requests that have grants, in their order.

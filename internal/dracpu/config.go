@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/yaml"
 
 	"github.com/slinky-hpc/slinky/internal/plan/cpuset"
@@ -37,6 +38,10 @@ type Config struct {
 	CFSQuota string `json:"cfsQuota"`
 	// MemoryNodes is all or local: whether such containers get memory of their CPUs' NUMA nodes alone.
 	MemoryNodes string `json:"memoryNodes"`
+	// MemoryDevices is none or numanode: whether the NUMA nodes' memory and huge pages are offered as devices.
+	MemoryDevices string `json:"memoryDevices"`
+	// ReservedMemory is what of each NUMA node is offered to nobody, as in 2Gi.
+	ReservedMemory string `json:"reservedMemory"`
 	// SelfManaged are pods whose containers divide the node's CPUs among programs by themselves, and are left alone,
 	// as "namespace/label=value": Slurm's workers, where Slurm gives out the CPUs of the node's pods as well.
 	SelfManaged []string `json:"selfManaged"`
@@ -53,7 +58,7 @@ const (
 
 // DefaultConfig is the configuration of the published driver, with threadEnvironment and cpuView.
 func DefaultConfig() Config {
-	return Config{CPUDeviceMode: cpuset.Grouped, GroupBy: cpuset.ByNUMANode, ThreadEnvironment: true, CPUView: viewExclusive, CFSQuota: "keep", MemoryNodes: "all", SlurmJobs: "share"}
+	return Config{CPUDeviceMode: cpuset.Grouped, GroupBy: cpuset.ByNUMANode, ThreadEnvironment: true, CPUView: viewExclusive, CFSQuota: "keep", MemoryNodes: "all", SlurmJobs: "share", MemoryDevices: "none"}
 }
 
 // flagOnly are keys that somebody might look for in the file.
@@ -145,10 +150,19 @@ func (c Config) exposure() (cpuset.Exposure, error) {
 		is    string
 		right []string
 	}{"cfsQuota": {c.CFSQuota, []string{"keep", "disable"}}, "memoryNodes": {c.MemoryNodes, []string{"all", "local"}}, "slurmJobs": {c.SlurmJobs, []string{"share", slurmJobsExclusive}},
-		"cpuView": {c.CPUView, []string{viewExclusive, viewAll, viewNone}}} {
+		"memoryDevices": {c.MemoryDevices, []string{"none", "numanode"}},
+		"cpuView":       {c.CPUView, []string{viewExclusive, viewAll, viewNone}}} {
 		if !slices.Contains(v.right, v.is) {
 			return e, fmt.Errorf("%s is %q, want one of %v", what, v.is, v.right)
 		}
+	}
+	if e.Memory = c.MemoryDevices == "numanode"; c.ReservedMemory != "" {
+		q, err := resource.ParseQuantity(c.ReservedMemory)
+		n, whole := q.AsInt64()
+		if err != nil || !whole || n < 0 {
+			return e, fmt.Errorf("reservedMemory is %q, want an amount of memory, as in 2Gi", c.ReservedMemory)
+		}
+		e.ReservedMemory = n
 	}
 	if _, err := parsePods(c.SelfManaged); err != nil {
 		return e, fmt.Errorf("selfManaged: %w", err)

@@ -18,8 +18,9 @@ type container struct {
 	name string // for people, as in namespace/pod/container
 	own  string // within the pod
 	uses []use
-	// cpus is what an exclusive container has.
-	cpus cpuset.Set
+	// cpus is what an exclusive container has; memory is what its claims give it, by NUMA node.
+	cpus   cpuset.Set
+	memory []cpuset.NodeMemory
 	// applied is what the runtime was last told; the empty set means nothing that can be trusted.
 	applied cpuset.Set
 	// stored: the runtime takes updates of it. started: its process runs.
@@ -29,7 +30,23 @@ type container struct {
 	early bool
 }
 
-func (c *container) exclusive() bool { return len(c.uses) > 0 }
+// exclusive: it has CPUs of its own. One that has only memory runs with those that have no claim.
+func (c *container) exclusive() bool { return !c.cpus.Empty() }
+
+// take adds what a use of a claim gives.
+func (c *container) take(known *claim, u use) {
+	c.cpus = c.cpus.Union(known.cpusOf(u.request))
+	c.memory = cpuset.MemoryByNode(append(c.memory, known.memoryOf(u.request)...))
+}
+
+// nodes are the NUMA nodes that it has memory of.
+func (c *container) nodes() cpuset.Set {
+	var s cpuset.Set
+	for _, m := range c.memory {
+		s = s.Union(cpuset.Of(m.Node))
+	}
+	return s
+}
 
 // change is a set to tell the runtime.
 type change struct {
@@ -42,29 +59,29 @@ type change struct {
 func (l *ledger) admit(c *container) (changes []change, newOwner bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !c.exclusive() {
-		if c.applied = l.shared(); c.applied.Empty() {
-			return nil, false, errors.New("no CPU is left for containers without a claim: claims have all, and none is reserved (reservedCPUs)")
-		}
-		l.containers[c.id] = c
-		return nil, false, nil
-	}
 	for _, u := range c.uses {
 		if err := l.mayUse(c, u); err != nil {
 			return nil, false, err
 		}
+		c.take(l.claims[u.claim], u)
+	}
+	if c.applied = c.cpus; !c.exclusive() {
+		if c.applied = l.shared(); c.applied.Empty() {
+			return nil, false, errors.New("no CPU is left for containers without a claim: claims have all, and none is reserved (reservedCPUs)")
+		}
 	}
 	for _, u := range c.uses {
 		known := l.claims[u.claim]
-		c.cpus = c.cpus.Union(known.cpusOf(u.request))
 		if known.Owner == "" {
 			next := *known
 			next.Owner, newOwner = c.pod, true
 			l.claims[u.claim] = &next
 		}
 	}
-	c.applied = c.cpus
 	l.containers[c.id] = c
+	if !c.exclusive() {
+		return nil, newOwner, nil
+	}
 	return l.changes(), newOwner, nil
 }
 
@@ -76,6 +93,8 @@ func (l *ledger) mayUse(c *container, u use) error {
 		return fmt.Errorf("claim %s is not prepared on this node", u.claim)
 	case !known.cpusOf(u.request).Equal(u.cpus):
 		return fmt.Errorf("%s has CPUs %s and the container's variable says %s", known, known.cpusOf(u.request), u.cpus)
+	case !known.nodesOf(u.request).Equal(u.nodes):
+		return fmt.Errorf("%s has memory of the NUMA nodes %q and the container's variable says %q", known, known.nodesOf(u.request), u.nodes)
 	case len(known.Pods) > 0 && !slices.Contains(known.Pods, c.pod):
 		return fmt.Errorf("%s is not for this pod", known)
 	case known.Owner != "" && known.Owner != c.pod:
@@ -223,7 +242,7 @@ func (l *ledger) synchronize(all []*container) (changes []change, refused []erro
 		}
 		for _, u := range c.uses {
 			known := *l.claims[u.claim]
-			c.cpus = c.cpus.Union(known.cpusOf(u.request))
+			c.take(&known, u)
 			known.Owner = c.pod
 			l.claims[u.claim] = &known
 		}

@@ -202,7 +202,7 @@ func TestEnvironment(t *testing.T) {
 // asks for both sees one variable, as of any claim.
 func TestEnvironmentOfSeveralRequests(t *testing.T) {
 	add, remove := environment([]string{"DRA_CPUSET_a_0=0-1", "DRA_CPUSET_a_1=4"},
-		[]use{{"a", 0, set("0-1")}, {"a", 1, set("4")}}, set("0-1,4"), false)
+		&container{uses: []use{{claim: "a", cpus: set("0-1")}, {claim: "a", request: 1, cpus: set("4")}}, cpus: set("0-1,4")}, false)
 	want := []variable{{"DRA_CPUSET_a", "0-1,4"}, {"DRA_CPUSET", "0-1,4"}, {"DRA_CPU_COUNT", "3"}}
 	if len(add) != len(want) || add[0] != want[0] || add[1] != want[1] || add[2] != want[2] || len(remove) != 2 {
 		t.Errorf("got %v and without %v", add, remove)
@@ -263,7 +263,7 @@ func BenchmarkCreateAmong1000(b *testing.B) {
 			c.applied = set("0-383")
 		}
 		b.StartTimer()
-		changes, _, err := l.admit(&container{id: "e", pod: "p", own: "c", uses: []use{{"a", -1, set("0-7")}}})
+		changes, _, err := l.admit(&container{id: "e", pod: "p", own: "c", uses: []use{{claim: "a", request: -1, cpus: set("0-7")}}})
 		if err != nil || len(updates(changes)) != 1000 {
 			b.Fatal(len(changes), err)
 		}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -154,7 +155,7 @@ func (d *driver) assemble(stop context.CancelCauseFunc) {
 	d.plugin = &plugin{
 		log: d.Log.WithName("nri"), ledger: d.ledger, state: s, metric: m,
 		threads: c.ThreadEnvironment, liftQuota: c.CFSQuota == "disable", memory: c.MemoryNodes == "local", selfManaged: alone,
-		views: newViews(d.dataDir, d.Proc), view: c.CPUView,
+		views: newViews(d.dataDir, d.Proc), view: c.CPUView, hugetlb: hugetlb(d.Sys),
 		kick: make(chan struct{}, 1), saveSoon: make(chan struct{}, 1),
 	}
 	if c.SlurmJobs == slurmJobsExclusive {
@@ -186,7 +187,7 @@ func (d *driver) machine() (cpuset.Machine, error) {
 		return cpuset.Machine{}, err
 	}
 	m := cpuset.Machine{Topology: top, Exposure: d.exposure, Pool: d.NodeName, Devices: cpuset.Devices(top, d.exposure)}
-	if len(m.Devices) == 0 {
+	if !slices.ContainsFunc(m.Devices, func(d cpuset.Device) bool { return d.Memory == nil }) {
 		return m, fmt.Errorf("there is no CPU to offer: online are %s, reserved %s", top.All(), d.exposure.Reserved)
 	}
 	return m, nil
@@ -256,19 +257,30 @@ func (d *driver) watch(ctx context.Context, helper *kubeletplugin.Helper) {
 	}
 }
 
-// followMachine publishes anew when CPUs have come or gone.
+// hugetlb tells whether control groups of this machine limit huge pages.
+func hugetlb(sys fs.FS) bool {
+	controllers, err := fs.ReadFile(sys, "fs/cgroup/cgroup.controllers")
+	if err == nil {
+		return slices.Contains(strings.Fields(string(controllers)), "hugetlb")
+	}
+	_, err = fs.Stat(sys, "fs/cgroup/hugetlb")
+	return err == nil
+}
+
+// followMachine publishes anew when CPUs have come or gone, or huge pages.
 func (d *driver) followMachine(ctx context.Context, helper *kubeletplugin.Helper) {
 	online, err := sysfs.Online(d.Sys)
 	if err == nil {
 		d.ledger.mu.Lock()
-		same := online.Equal(d.ledger.machine.Topology.All())
+		top := d.ledger.machine.Topology
+		same := online.Equal(top.All()) && (!d.exposure.Memory || slices.Equal(sysfs.Memory(d.Sys), top.Memory))
 		d.ledger.mu.Unlock()
 		if same {
 			return
 		}
 		var m cpuset.Machine
 		if m, err = d.machine(); err == nil {
-			d.Log.Info("CPUs have come or gone", "online", m.Topology.All().String())
+			d.Log.Info("CPUs or huge pages have come or gone", "online", m.Topology.All().String())
 			d.ledger.setMachine(m)
 			wake(d.plugin.kick)
 			err = d.publish(ctx, helper)

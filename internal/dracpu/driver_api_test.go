@@ -171,6 +171,11 @@ func published(t *testing.T, kube kubernetes.Interface, want int) []resourceapi.
 // Slices of machines of many sizes are taken by the API server, with no field dropped.
 func TestSlicesAreTaken(t *testing.T) {
 	admin, _ := apiServer(t)
+	m := numaMemory(4)
+	for i, mapped := range []bool{false, true} {
+		m.Exposure.NodeAllocatable = mapped
+		takenWhole(t, admin, fmt.Sprint("memory-", i), cpuset.Slices(m.Devices, m.Exposure)[0])
+	}
 	for _, n := range []int{1, 2, 64, 65, 127, 128, 129, 256, 512} {
 		for _, e := range []cpuset.Exposure{
 			{Mode: cpuset.Individual}, {Mode: cpuset.Grouped, GroupBy: cpuset.ByNUMANode}, {Mode: cpuset.Grouped, GroupBy: cpuset.BySocket},
@@ -178,17 +183,24 @@ func TestSlicesAreTaken(t *testing.T) {
 		} {
 			lists := cpuset.Slices(cpuset.Devices(numa(n, "").Topology, e), e)
 			for i, devices := range lists {
-				s := &resourceapi.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%s-%d-%d", e.Mode, e.GroupBy, n, i)}}
-				s.Spec = resourceapi.ResourceSliceSpec{Driver: "test.example.com", NodeName: new("node-1"), Devices: devices,
-					Pool: resourceapi.ResourcePool{Name: "node-1", Generation: 1, ResourceSliceCount: int64(len(lists))}}
-				got, err := admin.ResourceV1().ResourceSlices().Create(t.Context(), s, metav1.CreateOptions{})
-				if err != nil {
-					t.Fatalf("%d CPUs, %s %s: %v", n, e.Mode, e.GroupBy, err)
-				}
-				if len(got.Spec.Devices) != len(devices) || len(got.Spec.Devices[0].Capacity) != len(devices[0].Capacity) {
-					t.Errorf("%d CPUs, %s %s: the server keeps %v", n, e.Mode, e.GroupBy, got.Spec.Devices[0])
-				}
+				takenWhole(t, admin, fmt.Sprintf("%s-%s-%d-%d", e.Mode, e.GroupBy, n, i), devices)
 			}
+		}
+	}
+}
+
+func takenWhole(t *testing.T, admin kubernetes.Interface, name string, devices []resourceapi.Device) {
+	t.Helper()
+	s := &resourceapi.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	s.Spec = resourceapi.ResourceSliceSpec{Driver: "test.example.com", NodeName: new("node-1"), Devices: devices,
+		Pool: resourceapi.ResourcePool{Name: "node-1", Generation: 1, ResourceSliceCount: 1}}
+	got, err := admin.ResourceV1().ResourceSlices().Create(t.Context(), s, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	for i, d := range got.Spec.Devices {
+		if i >= len(devices) || len(d.Capacity) != len(devices[i].Capacity) || len(d.Attributes) != len(devices[i].Attributes) {
+			t.Errorf("%s: the server keeps %v", name, d)
 		}
 	}
 }

@@ -24,27 +24,43 @@ type variable struct{ name, value string }
 // environment says what to add to a container's environment and what to take out
 // of it. What the pod or the image has set stays as it is; only the driver's own
 // names are always right.
-func environment(env []string, uses []use, cpus cpuset.Set, threads bool) (add []variable, remove []string) {
+func environment(env []string, c *container, threads bool) (add []variable, remove []string) {
 	for _, e := range env {
 		// Of a claim with several requests the container shows one variable, as of any other claim.
-		if name, _, _ := strings.Cut(e, "="); strings.HasPrefix(name, envPrefix) && strings.Contains(strings.TrimPrefix(name, envPrefix), "_") {
+		name, _, _ := strings.Cut(e, "=")
+		if prefix := prefixOf(name); prefix != "" && strings.Contains(strings.TrimPrefix(name, prefix), "_") {
 			remove = append(remove, name)
 		}
 	}
-	seen := map[string]cpuset.Set{}
+	type sets struct{ cpus, nodes cpuset.Set }
+	seen := map[string]sets{}
 	var order []string
-	for _, u := range uses {
-		if u.request >= 0 {
-			if _, ok := seen[string(u.claim)]; !ok {
-				order = append(order, string(u.claim))
-			}
-			seen[string(u.claim)] = seen[string(u.claim)].Union(u.cpus)
+	for _, u := range c.uses {
+		if u.request < 0 {
+			continue
 		}
+		s, ok := seen[string(u.claim)]
+		if !ok {
+			order = append(order, string(u.claim))
+		}
+		seen[string(u.claim)] = sets{s.cpus.Union(u.cpus), s.nodes.Union(u.nodes)}
 	}
 	for _, uid := range order {
-		add = append(add, variable{envPrefix + uid, seen[uid].String()})
+		if s := seen[uid].cpus; !s.Empty() {
+			add = append(add, variable{envPrefix + uid, s.String()})
+		}
+		if s := seen[uid].nodes; !s.Empty() {
+			add = append(add, variable{memPrefix + uid, s.String()})
+		}
 	}
 	// Names that every shell passes on; the others have dashes.
+	if nodes := c.nodes(); !nodes.Empty() {
+		add = append(add, variable{"DRA_MEMSET", nodes.String()})
+	}
+	if !c.exclusive() {
+		return add, remove
+	}
+	cpus := c.cpus
 	add = append(add, variable{"DRA_CPUSET", cpus.String()}, variable{"DRA_CPU_COUNT", strconv.Itoa(cpus.Len())})
 	if !threads {
 		return add, remove

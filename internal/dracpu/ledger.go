@@ -62,6 +62,9 @@ func (l *ledger) load(log logr.Logger) error {
 	case d.BootID != "" && l.bootID != "" && d.BootID != l.bootID:
 		log.Info("The machine has been started anew; what was prepared before is void", "claims", len(d.Claims))
 		for _, c := range d.Claims {
+			if c.sound() != nil {
+				continue
+			}
 			if err := removeCDI(l.cdiDir, c.UID); err != nil {
 				return err
 			}
@@ -93,6 +96,10 @@ func (l *ledger) load(log logr.Logger) error {
 
 // adopt takes a claim of an earlier run over. mu is held.
 func (l *ledger) adopt(log logr.Logger, c *claim) {
+	if err := c.sound(); err != nil {
+		log.Error(err, "A claim of an earlier run can't be taken over")
+		return
+	}
 	for _, other := range l.claims {
 		if other.cpus().Overlaps(c.cpus()) {
 			log.Error(nil, "Two claims have the same CPUs; the second is not taken over", "first", other.String(), "second", c.String(),
@@ -125,7 +132,7 @@ func (l *ledger) sorted() []*claim {
 func (l *ledger) held() []cpuset.Held {
 	out := make([]cpuset.Held, 0, len(l.claims))
 	for _, c := range l.sorted() {
-		out = append(out, cpuset.Held{Holder: c.String(), CPUs: c.cpus()})
+		out = append(out, cpuset.Held{Holder: c.String(), CPUs: c.cpus(), Memory: c.memoryOf(-1)})
 	}
 	return append(out, l.jobs...)
 }
@@ -170,7 +177,7 @@ func (l *ledger) reserve(rc *resourceapi.ResourceClaim) (_ *claim, isNew bool, e
 		return nil, false, err
 	}
 	c := &claim{UID: rc.UID, Namespace: rc.Namespace, Name: rc.Name, Pods: pods, Sharing: sharing, Grants: grants}
-	if left := l.free().Minus(c.cpus()).Len(); left < l.minShared {
+	if left := l.free().Minus(c.cpus()).Len(); left < l.minShared && !c.cpus().Empty() {
 		return nil, false, fmt.Errorf("its %d CPUs would leave %d for containers without a claim, and minSharedCPUs is %d", c.cpus().Len(), left, l.minShared)
 	}
 	l.claims[c.UID] = c
@@ -210,13 +217,13 @@ func (c *claim) named(rc *resourceapi.ResourceClaim) []cpuset.Grant {
 			is.Grants = append(is.Grants, cpuset.Grant{Request: r.Request})
 		}
 	}
-	names := is.requests()
-	if c.Grants[0].Device != "" || len(names) != len(c.Grants) {
+	names, own := is.requests(), c.requests()
+	if c.Grants[0].Device != "" || len(names) != len(own) {
 		return c.Grants
 	}
 	grants := slices.Clone(c.Grants)
 	for i := range grants {
-		grants[i].Request = names[i]
+		grants[i].Request = names[slices.Index(own, grants[i].Request)]
 	}
 	return grants
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"net"
 	"net/http/httptest"
@@ -84,6 +85,16 @@ func (n *testNode) online(list string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.sys = sys
+}
+
+// liveSys is the node's /sys as it is when it is read.
+type liveSys struct{ n *testNode }
+
+func (l liveSys) Open(name string) (fs.File, error) {
+	l.n.mu.Lock()
+	sys := l.n.sys
+	l.n.mu.Unlock()
+	return sys.Open(name)
 }
 
 func (n *testNode) socket() string { return filepath.Join(n.dir, "nri.sock") }
@@ -243,11 +254,8 @@ func (n *testNode) has(id, want string) {
 func (n *testNode) startDriver(c Config) {
 	n.t.Helper()
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(n.t.Context()))
-	n.mu.Lock()
-	sys := n.sys
-	n.mu.Unlock()
 	d, err := newDriver(Options{
-		Config: c, NodeName: "node-1", Kube: n.kube, Log: testr.NewWithOptions(n.t, testr.Options{}), Sys: sys,
+		Config: c, NodeName: "node-1", Kube: n.kube, Log: testr.NewWithOptions(n.t, testr.Options{}), Sys: liveSys{n},
 		Proc:        fstest.MapFS{"sys/kernel/random/boot_id": {Data: []byte("boot\n")}},
 		KubeletRoot: n.dir, CDIDir: filepath.Join(n.dir, "cdi"), NRISocket: n.socket(), Address: "127.0.0.1:0", Every: 200 * time.Millisecond,
 	}, stop)

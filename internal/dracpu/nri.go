@@ -26,7 +26,9 @@ type plugin struct {
 	// threads: containers are told how many threads to start. liftQuota and
 	// memory: exclusive containers have no CFS quota, and memory of their own nodes only.
 	threads, liftQuota, memory bool
-	selfManaged                []pods
+	// hugetlb: the runtime can limit huge pages.
+	hugetlb     bool
+	selfManaged []pods
 	// views show containers their own CPUs; view says which containers: exclusive, all or none.
 	views *views
 	view  string
@@ -114,17 +116,22 @@ func (p *plugin) adjust(c *container, asked *api.Container) *api.ContainerAdjust
 	a := &api.ContainerAdjustment{}
 	a.SetLinuxCPUSetCPUs(c.applied.String())
 	p.show(a, c, asked.GetMounts())
-	if !c.exclusive() {
+	if len(c.uses) == 0 {
 		return a
 	}
 	env := asked.GetEnv()
-	if p.liftQuota {
+	if p.liftQuota && c.exclusive() {
 		a.SetLinuxCPUQuota(-1)
 	}
-	if nodes := p.ledger.memoryNodes(c.cpus); p.memory && !nodes.Empty() {
+	nodes := c.nodes()
+	if p.memory && nodes.Empty() {
+		nodes = p.ledger.memoryNodes(c.cpus)
+	}
+	if !nodes.Empty() {
 		a.SetLinuxCPUSetMems(nodes.String())
 	}
-	add, remove := environment(env, c.uses, c.cpus, p.threads)
+	p.limitMemory(a, c, asked)
+	add, remove := environment(env, c, p.threads)
 	for _, name := range remove {
 		a.RemoveEnv(name)
 	}
@@ -132,6 +139,23 @@ func (p *plugin) adjust(c *container, asked *api.Container) *api.ContainerAdjust
 		a.AddEnv(v.name, v.value)
 	}
 	return a
+}
+
+// limitMemory keeps a container within the memory that it has claimed, where the pod
+// doesn't set a limit itself: the rest of the node is others'.
+func (p *plugin) limitMemory(a *api.ContainerAdjustment, c *container, asked *api.Container) {
+	var sum cpuset.Memory
+	for _, m := range c.memory {
+		sum = sum.Plus(m.Memory)
+	}
+	if sum.Bytes > 0 && asked.GetLinux().GetResources().GetMemory().GetLimit().GetValue() <= 0 {
+		a.SetLinuxMemoryLimit(sum.Bytes)
+	}
+	for _, k := range cpuset.MemoryKinds() {
+		if n := *k.At(&sum); n > 0 && k.Runtime != "" && p.hugetlb {
+			a.AddLinuxHugepageLimit(k.Runtime, uint64(n)) // n is above 0
+		}
+	}
 }
 
 // show lets a container see its own CPUs where programs count the machine's. One that

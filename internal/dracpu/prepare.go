@@ -84,25 +84,38 @@ func (n *node) answer(c *claim, rc *resourceapi.ResourceClaim) []kubeletplugin.D
 		out = append(out, kubeletplugin.Device{
 			Requests: []string{r.Request}, PoolName: r.Pool, DeviceName: r.Device, ShareID: r.ShareID,
 			CDIDeviceIDs: []string{cdiKind + "=" + cdiName(c.UID, i)},
-			Metadata:     &kubeletplugin.DeviceMetadata{Attributes: n.ledger.metadata(r.Device, c.cpusOf(i))},
+			Metadata:     &kubeletplugin.DeviceMetadata{Attributes: n.ledger.metadata(c, i, r)},
 		})
 	}
 	return out
 }
 
 // metadata is what a container reads about its device: what the slice says, and the CPUs.
-func (l *ledger) metadata(device string, cpus cpuset.Set) map[string]resourceapi.DeviceAttribute {
+func (l *ledger) metadata(c *claim, i int, r resourceapi.DeviceRequestAllocationResult) map[string]resourceapi.DeviceAttribute {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out := map[string]resourceapi.DeviceAttribute{}
 	for _, d := range l.machine.Devices {
-		if d.Name != device {
+		if d.Name != r.Device {
 			continue
 		}
 		for name, a := range d.Attributes {
 			out[string(name)] = a
 		}
 	}
+	for _, g := range c.Grants {
+		if g.Memory == nil || g.Request != r.Request || g.Device != r.Device {
+			continue
+		}
+		for _, k := range cpuset.MemoryKinds() {
+			if n := *k.At(&g.Memory.Memory); n > 0 {
+				name := string(k.Capacity)
+				out[cpuset.DriverName+"/allocated"+strings.ToUpper(name[8:9])+name[9:]] = resourceapi.DeviceAttribute{IntValue: &n}
+			}
+		}
+		return out
+	}
+	cpus := c.cpusOf(i)
 	if l.machine.Exposure.Mode == cpuset.Grouped {
 		out["dra.cpu/allocatedNumCPUs"] = resourceapi.DeviceAttribute{IntValue: new(int64(cpus.Len()))}
 	}

@@ -35,6 +35,19 @@ func TestCPUDriver(t *testing.T) {
 	}
 }
 
+// Devices of memory have a class of their own; without them the class is the published one.
+func TestCPUDriverMemoryClass(t *testing.T) {
+	expression := func(values, name string) any {
+		class := find(t, render(t, cpuChart, values), "DeviceClass", name)
+		return at(t, class, "spec", "selectors").([]any)[0].(map[string]any)["cel"].(map[string]any)["expression"]
+	}
+	const on = "driverConfig: {memoryDevices: numanode, reservedMemory: 2Gi}"
+	same(t, "class", `device.driver == "dra.cpu"`, expression("", "dra.cpu"))
+	same(t, "class", `device.driver == "dra.cpu" && !has(device.attributes["dra.cpu"].kind)`, expression(on, "dra.cpu"))
+	same(t, "class", `device.driver == "dra.cpu" && has(device.attributes["dra.cpu"].kind) && device.attributes["dra.cpu"].kind == "memory"`,
+		expression(on, "memory.dra.cpu"))
+}
+
 // The deprecated values overrule the configuration, and a change of it starts the pods anew.
 func TestCPUDriverConfiguration(t *testing.T) {
 	values := "driverConfig: {reservedCPUs: '0', groupBy: socket}\nargs: {reservedCPUs: '0-1'}"
@@ -52,12 +65,13 @@ func TestCPUDriverConfiguration(t *testing.T) {
 
 func TestCPUDriverRefused(t *testing.T) {
 	for values, want := range map[string]string{
-		"driverConfig: {reservedCpus: '0'}": "reservedCpus",
-		"driverConfig: {reservedCPUs: 0}":   "reservedCPUs",
-		"reservedCPUs: '0'":                 "reservedCPUs",
-		"kubeletRootDir: kubelet":           "kubeletRootDir",
-		"args: {exposePCIeRoots: both}":     "exposePCIeRoots",
-		"args: {groupBy: rack}":             "groupBy",
+		"driverConfig: {reservedCpus: '0'}":  "reservedCpus",
+		"driverConfig: {reservedCPUs: 0}":    "reservedCPUs",
+		"reservedCPUs: '0'":                  "reservedCPUs",
+		"kubeletRootDir: kubelet":            "kubeletRootDir",
+		"driverConfig: {memoryDevices: all}": "memoryDevices",
+		"args: {exposePCIeRoots: both}":      "exposePCIeRoots",
+		"args: {groupBy: rack}":              "groupBy",
 	} {
 		if out, err := template(t, cpuChart, values); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an error with %s:\n%s", values, err, want, out)

@@ -51,7 +51,7 @@ func Read(root fs.FS) (cpuset.Topology, error) {
 	r.findCores()
 	r.findCaches()
 	r.findTypes()
-	return cpuset.Topology{CPUs: r.cpus, SMT: r.smt(), PCIeRoots: PCIeRoots(root)}, nil
+	return cpuset.Topology{CPUs: r.cpus, SMT: r.smt(), PCIeRoots: PCIeRoots(root), Memory: Memory(root)}, nil
 }
 
 type reader struct {

@@ -30,13 +30,16 @@ type Grant struct {
 	Device  string     `json:"device"`
 	ShareID *types.UID `json:"shareID,omitempty"`
 	CPUs    Set        `json:"cpus"`
+	// Memory is what it gets of a device of memory; then CPUs is empty.
+	Memory *NodeMemory `json:"memory,omitempty"`
 }
 
-// Held are CPUs that somebody has.
+// Held are CPUs and memory that somebody has.
 type Held struct {
 	// Holder is a name for people, as in "claim default/x".
 	Holder string
 	CPUs   Set
+	Memory []NodeMemory
 }
 
 // Machine is what a claim is resolved against.
@@ -74,7 +77,11 @@ func (m Machine) Resolve(claim *resourceapi.ResourceClaim, held []Held) ([]Grant
 			return nil, "", fmt.Errorf("request %q, device %q: %w", result.Request, result.Device, err)
 		}
 		r.free = r.free.Minus(grant.CPUs)
-		r.held = append(r.held, Held{fmt.Sprintf("request %q of the same claim", result.Request), grant.CPUs})
+		own := Held{Holder: fmt.Sprintf("request %q of the same claim", result.Request), CPUs: grant.CPUs}
+		if grant.Memory != nil {
+			own.Memory = []NodeMemory{*grant.Memory}
+		}
+		r.held = append(r.held, own)
 		r.grants = append(r.grants, grant)
 	}
 	if err := r.allUsed(); err != nil {
@@ -89,12 +96,16 @@ func (r *resolver) markSplit(results []resourceapi.DeviceRequestAllocationResult
 	for _, c := range r.configs {
 		n := 0
 		for _, result := range results {
-			if result.Driver == DriverName && c.covers(result.Request) {
+			if result.Driver == DriverName && c.covers(result.Request) && !r.isMemory(result.Device) {
 				n++
 			}
 		}
 		c.split = n > 1
 	}
+}
+
+func (r *resolver) isMemory(device string) bool {
+	return slices.ContainsFunc(r.Devices, func(d Device) bool { return d.Name == device && d.Memory != nil })
 }
 
 type resolver struct {
@@ -122,6 +133,10 @@ func (r *resolver) grant(result resourceapi.DeviceRequestAllocationResult) (Gran
 	}
 	if exact != nil {
 		r.sharing = max(r.sharing, exact.sharing)
+	}
+	if device.Memory != nil {
+		g.Memory, err = r.memory(result, device)
+		return g, err
 	}
 	if r.Exposure.Mode == Individual {
 		g.CPUs = device.CPUs

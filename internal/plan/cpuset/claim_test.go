@@ -106,7 +106,7 @@ func TestResolve(t *testing.T) {
 		{"unknown key", whole, claim(result("a", "cpudevmachine", "1"), opaque(`{"apiVersion":"v1alpha1","cpuConfig":{"cpus":"1"}}`)), "!cpus"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			held := []Held{{"claim default/holder", Of(31, 63)}}
+			held := []Held{{Holder: "claim default/holder", CPUs: Of(31, 63)}}
 			if x.name == "another driver's configuration" {
 				held = nil
 				x.want = "a=16"
@@ -179,6 +179,6 @@ func churn(t *testing.T, m Machine) {
 				t.Fatalf("%s is given, and %s has %s", got, h.Holder, h.CPUs)
 			}
 		}
-		held = append(held, Held{fmt.Sprint("claim ", i), got})
+		held = append(held, Held{Holder: fmt.Sprint("claim ", i), CPUs: got})
 	}
 }

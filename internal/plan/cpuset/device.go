@@ -47,13 +47,18 @@ type Exposure struct {
 	NodeAllocatable bool
 	// PCIeRoots adds the PCIe roots that are near to a device.
 	PCIeRoots bool
+	// Memory offers the NUMA nodes' memory, too, less ReservedMemory bytes of each.
+	Memory         bool
+	ReservedMemory int64
 }
 
 // Device is one DRA device.
 type Device struct {
 	Name string
 	// CPUs are those that the device can give.
-	CPUs       Set
+	CPUs Set
+	// Memory is what it has if it is a NUMA node's memory; then it has no CPUs.
+	Memory     *NodeMemory
 	Attributes map[resourceapi.QualifiedName]resourceapi.DeviceAttribute
 }
 
@@ -69,7 +74,7 @@ func Devices(t Topology, e Exposure) []Device {
 			d.Attributes[pcieRoot] = resourceapi.DeviceAttribute{StringValues: roots}
 		}
 	}
-	return out
+	return append(out, memoryDevices(t, e)...)
 }
 
 func grouped(t Topology, e Exposure) []Device {
@@ -85,7 +90,7 @@ func grouped(t Topology, e Exposure) []Device {
 			setLong(more, "dra.cpu/smtLayout", layout)
 		}
 		setLong(more, "dra.cpu/cpuIDs", cpus.String())
-		out = append(out, Device{name, cpus, more})
+		out = append(out, Device{Name: name, CPUs: cpus, Attributes: more})
 	}
 	switch e.GroupBy {
 	case ByMachine:
@@ -148,7 +153,7 @@ func individual(t Topology, e Exposure) []Device {
 	for _, core := range t.GroupBy(byCore) {
 		for id := range core.CPUs.All() {
 			if c, _ := t.CPU(id); !e.Reserved.Has(id) {
-				out = append(out, Device{fmt.Sprintf("cpudev%03d", n), Of(id), t.oneCPU(c)})
+				out = append(out, Device{Name: fmt.Sprintf("cpudev%03d", n), CPUs: Of(id), Attributes: t.oneCPU(c)})
 			}
 			n++
 		}
@@ -177,6 +182,10 @@ func (t Topology) oneCPU(c CPU) attributes {
 // Describe is the device as the API has it.
 func (d Device) Describe(e Exposure) resourceapi.Device {
 	out := resourceapi.Device{Name: d.Name, Attributes: d.Attributes}
+	if d.Memory != nil {
+		d.describeMemory(&out, e)
+		return out
+	}
 	if e.Mode != Individual {
 		out.AllowMultipleAllocations = new(true)
 		out.Capacity = map[resourceapi.QualifiedName]resourceapi.DeviceCapacity{

@@ -49,6 +49,8 @@ type Topology struct {
 	SMT bool
 	// PCIeRoots are sorted by name.
 	PCIeRoots []Root
+	// Memory is that of the NUMA nodes, sorted by node.
+	Memory []NodeMemory
 }
 
 // All is the set of the CPUs.
