@@ -325,6 +325,9 @@ func (w *world) fullCluster(t *testing.T, s *slurmWorld, c *counted) {
 	s.queued(ctx, t, len(pods))
 	t.Logf("2,000 pods queued in Slurm in %v", time.Since(start).Round(time.Millisecond))
 	w.smallPods(t, s)
+	for kind, x := range c.proxy.Counted() {
+		t.Logf("%s: %d calls, mean %.0f ms, slowest %.0f ms, %v", kind, x.N, x.Ms/float64(x.N), x.MaxMs, x.Codes)
+	}
 	ctx = w.phase(t)
 	x := c.over(t, time.Minute)
 	w.table.add(row{

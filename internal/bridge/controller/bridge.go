@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -93,7 +92,8 @@ type Bridge struct {
 	// ending are locks for the jobs that are being cancelled, by their ids.
 	ending [64]sync.Mutex
 	// indexed is a generation of the view all of whose jobs are in the index.
-	indexed atomic.Uint64
+	catching sync.Mutex
+	indexed  uint64
 }
 
 // ear passes keys from Slurm's changes to a controller's queue.
@@ -268,6 +268,9 @@ func (b *Bridge) addNodes(mgr manager.Manager) error {
 			one(e.Object, q)
 		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[client.Object], q workqueue.TypedRateLimitingInterface[string]) {
+			if onlyAlive(e.ObjectOld, e.ObjectNew) {
+				return
+			}
 			one(e.ObjectOld, q)
 			one(e.ObjectNew, q)
 		},

@@ -167,14 +167,17 @@ func (b *Bridge) reread(ctx context.Context, id uint32) error {
 // catchUp puts all jobs of the view into the index: the view tells of its changes
 // a moment after it has them, and a job that isn't in the index yet may cover a pod.
 func (b *Bridge) catchUp() {
+	// Many pods may end at once: one looks for all.
+	b.catching.Lock()
+	defer b.catching.Unlock()
 	generation := b.View.Generation()
-	if b.indexed.Load() == generation && generation > 0 {
+	if b.indexed == generation && generation > 0 {
 		return
 	}
 	for _, j := range b.View.Jobs() {
 		b.Index.Follow(b.View, j.ID)
 	}
-	b.indexed.Store(generation)
+	b.indexed = generation
 }
 
 // lost returns what the submitter says on a pod whose job Slurm lost, once it

@@ -19,14 +19,19 @@ type Index struct {
 
 	mu   sync.RWMutex
 	jobs map[uint32]slurm.Job
-	byID map[types.UID]map[uint32]bool
+	// marks are what the jobs' comments say, which is dear to read.
+	marks map[uint32]workload.Mark
+	byID  map[types.UID]map[uint32]bool
 	// pending counts the jobs that wait, by partition.
 	pending map[string]int
 }
 
 // NewIndex returns an empty index for a Kubernetes cluster.
 func NewIndex(cluster string) *Index {
-	return &Index{cluster: cluster, jobs: map[uint32]slurm.Job{}, byID: map[types.UID]map[uint32]bool{}, pending: map[string]int{}}
+	return &Index{
+		cluster: cluster, jobs: map[uint32]slurm.Job{}, marks: map[uint32]workload.Mark{},
+		byID: map[types.UID]map[uint32]bool{}, pending: map[string]int{},
+	}
 }
 
 // Cluster returns the identity of the Kubernetes cluster.
@@ -61,15 +66,19 @@ func (x *Index) Follow(v View, id uint32) (slurm.Job, bool) {
 }
 
 func (x *Index) put(j slurm.Job) bool {
+	if old, ok := x.jobs[j.ID]; ok && old.SLUID == j.SLUID && old.AdminComment == j.AdminComment && slices.Equal(old.Flags, j.Flags) {
+		x.count(old, -1)
+		x.jobs[j.ID] = j
+		x.count(j, 1)
+		return true
+	}
 	mark, ours := workload.Owned(j, x.cluster)
 	x.drop(j.ID)
 	if !ours {
 		return false
 	}
-	x.jobs[j.ID] = j
-	if waits(j) {
-		x.pending[j.Partition]++
-	}
+	x.jobs[j.ID], x.marks[j.ID] = j, mark
+	x.count(j, 1)
 	for _, uid := range uids(mark) {
 		if x.byID[uid] == nil {
 			x.byID[uid] = map[uint32]bool{}
@@ -77,6 +86,13 @@ func (x *Index) put(j slurm.Job) bool {
 		x.byID[uid][j.ID] = true
 	}
 	return true
+}
+
+// count counts a job among those that wait, or no more.
+func (x *Index) count(j slurm.Job, n int) {
+	if waits(j) {
+		x.pending[j.Partition] += n
+	}
 }
 
 // Drop removes a job that Slurm doesn't know any more.
@@ -91,11 +107,10 @@ func (x *Index) drop(id uint32) {
 	if !ok {
 		return
 	}
+	mark := x.marks[id]
 	delete(x.jobs, id)
-	if waits(old) {
-		x.pending[old.Partition]--
-	}
-	mark, _ := workload.Owned(old, x.cluster)
+	delete(x.marks, id)
+	x.count(old, -1)
 	for _, uid := range uids(mark) {
 		if delete(x.byID[uid], id); len(x.byID[uid]) == 0 {
 			delete(x.byID, uid)
