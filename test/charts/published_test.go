@@ -255,7 +255,7 @@ func lookUp(values map[string]any, path []string) (any, bool) {
 // All values as they stand in values.yaml can be given, so the schema knows each of them,
 // and each is described for the table in the README.
 func TestSchemaKnowsEveryValue(t *testing.T) {
-	for _, name := range []string{"slurm", "slurm-operator", "slurm-operator-crds", "slurm-bridge", "dra-driver-cpu"} {
+	for _, name := range []string{"slurm", "slurm-operator", "slurm-operator-crds", "slurm-bridge", "dra-driver-cpu", "slurm-exporter"} {
 		t.Run(name, func(t *testing.T) {
 			var schema map[string]any
 			if err := json.Unmarshal([]byte(read(t, chart(name), "values.schema.json")), &schema); err != nil {
