@@ -159,6 +159,29 @@ func TestMemoryOfContainers(t *testing.T) {
 	}
 }
 
+// A container can read in its metadata which CPUs and how much memory it has.
+func TestMetadata(t *testing.T) {
+	l := newDisk(t).start(t, "boot", numaMemory(8))
+	rc := andMemory(on("both", 1, 2, "4,6"), 1, map[resourceapi.QualifiedName]string{cpuset.CapacityMemory: "3Gi", cpuset.CapacityHugepages1Gi: "1Gi"})
+	prepared(t, l, rc)
+	got := []string{}
+	for i, d := range (&node{ledger: l}).answer(l.claims["both"], rc) {
+		for _, name := range slices.Sorted(maps.Keys(d.Metadata.Attributes)) {
+			a := d.Metadata.Attributes[name]
+			switch {
+			case strings.Contains(name, "allocated"):
+				got = append(got, fmt.Sprint(i, " ", name, " ", *a.IntValue))
+			case name == "dra.cpu/cpus":
+				got = append(got, fmt.Sprint(i, " ", name, " ", *a.StringValue))
+			}
+		}
+	}
+	want := []string{"0 dra.cpu/allocatedNumCPUs 2", "0 dra.cpu/cpus 4,6", "1 dra.cpu/allocatedHugepages1Gi 1073741824", "1 dra.cpu/allocatedMemory 3221225472"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // A variable that says another node than the claim's is nobody's right.
 func TestMemoryIsNotForged(t *testing.T) {
 	l := newDisk(t).start(t, "boot", numaMemory(8))
