@@ -70,7 +70,11 @@ func newWorldOn(t *testing.T, o slurmtest.Options) *world { return newWorldOf(t,
 
 // newWorldOf returns a world whose API server has PodGroups in one version of scheduling.k8s.io.
 func newWorldOf(t *testing.T, o slurmtest.Options, version string, owners ...config.OwnerKind) *world {
-	server := apitest.Start(t, "feature-gates=GenericWorkload=true", "runtime-config=scheduling.k8s.io/"+version+"=true")
+	gates := "GenericWorkload=true"
+	if version == "v1alpha3" {
+		gates += ",TopologyAwareWorkloadScheduling=true,CompositePodGroup=true"
+	}
+	server := apitest.Start(t, "feature-gates="+gates, "runtime-config=scheduling.k8s.io/"+version+"=true")
 	cluster := slurmtest.Start(t, o)
 	w := &world{
 		t: t, server: server, kube: kubernetes.NewForConfigOrDie(server.Config),

@@ -228,6 +228,7 @@ func (w *world) preempted(t *testing.T) {
 	defer w.drop(t, id)
 	w.disrupted(t, "weak-0", v1beta1.ReasonSlurmPreempted)
 	w.told(t, "PodGroup", "weak", v1beta1.ReasonSlurmPreempted)
+	w.groupDisrupted(t, "weak", "PreemptionByScheduler")
 	if j, err := w.slurm.Job(t.Context(), id); err != nil || j.States.JobEnded() {
 		t.Errorf("the foreign job is %v (%v)", j.States, err)
 	}

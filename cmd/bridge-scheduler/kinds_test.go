@@ -47,6 +47,10 @@ func TestKinds(t *testing.T) {
 		{"a gang of a configured kind", w.configuredGang},
 		{"an owner that may not be read", w.forbiddenOwner},
 		{"a group that changes while its job waits", w.groupChanges},
+		{"a group of more pods than must start together", w.growing},
+		{"what a group is to have in sum", w.asksTogether},
+		{"a part of a composite group", w.composite},
+		{"annotations that contradict each other", w.contradictions},
 		{"a Job that changes while its pod's job waits", w.jobChanges},
 		{"a group that can never fit", w.neverFits},
 	} {
@@ -375,7 +379,8 @@ func (w *world) forbiddenOwner(t *testing.T) {
 	}
 }
 
-// groupChanges changes a group whose job waits: the job keeps its place, and asks for what is left.
+// groupChanges changes a group whose job waits: the job keeps its place, and asks for what must
+// start together by now. The member that needn't joins by a job of its own when there is room.
 func (w *world) groupChanges(t *testing.T) {
 	w.pod("blocks", nil)
 	w.bound(t, "blocks")
@@ -387,19 +392,17 @@ func (w *world) groupChanges(t *testing.T) {
 	w.says(t, "shrinks-2", "QueuedInSlurm", "waits in partition ext")
 	before := w.waiting(t, "shrinks")
 	w.merge(t, group, `{"metadata":{"annotations":{"slurmjob.slinky.slurm.net/timelimit":"6"}},"spec":{"minMember":2}}`)
-	w.eventually(t, "the job has the new time limit", func() error {
-		if j := w.waiting(t, "shrinks"); j.ID != before.ID || j.TimeLimit != slurm.NumberOf(6) {
-			return fmt.Errorf("%w: job %d, time limit %v", errWait, j.ID, j.TimeLimit)
-		}
-		return nil
-	})
-	w.remove(t, "shrinks-1")
 	j := w.job(t, w.bound(t, "shrinks-0"))
-	if n, _ := j.NodeCount.Get(); j.ID != before.ID || n != 2 {
-		t.Errorf("job %d of %d nodes, want job %d of 2", j.ID, n, before.ID)
+	if n, _ := j.NodeCount.Get(); j.ID != before.ID || n != 2 || j.TimeLimit != slurm.NumberOf(6) {
+		t.Errorf("job %d of %d nodes and %v minutes, want job %d of 2 and 6", j.ID, n, j.TimeLimit, before.ID)
 	}
-	if w.job(t, w.bound(t, "shrinks-2")).ID != j.ID {
-		t.Error("shrinks-2 is in another job")
+	if w.job(t, w.bound(t, "shrinks-1")).ID != j.ID {
+		t.Error("shrinks-1 is in another job")
+	}
+	w.says(t, "shrinks-2", "QueuedInSlurm", "waits in partition ext")
+	w.kubelet(t, "blocks", corev1.PodSucceeded)
+	if extra := w.job(t, w.bound(t, "shrinks-2")); extra.ID == j.ID || extra.Name != "shrinks" || extra.TimeLimit != slurm.NumberOf(6) {
+		t.Errorf("the member that came later is in job %+v", extra)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
+	"github.com/slinky-hpc/slinky/internal/plan/adopt"
 	"github.com/slinky-hpc/slinky/slurm"
 )
 
@@ -47,10 +48,13 @@ func (w *world) worker(workers *unstructured.Unstructured, set string, group, i 
 func (w *world) twoShapes(t *testing.T) {
 	leaders := w.leaders(t, `{apiVersion: leaderworkerset.x-k8s.io/v1, kind: LeaderWorkerSet, metadata: {name: vllm, annotations: {
 		slurmjob.slinky.slurm.net/timelimit: "8"}}, spec: {replicas: 1, leaderWorkerTemplate: {size: 3}}}`)
-	workers := w.leader(t, leaders, 0, cpus("1"))
+	told := func(p *corev1.Pod) {
+		adopt.Pod(p, adopt.Facts{SchedulerName: p.Spec.SchedulerName, Environment: "all"})
+	}
+	workers := w.leader(t, leaders, 0, all(cpus("1"), told))
 	w.says(t, "vllm-0", "WaitingForMembers", "LeaderWorkerSet default/vllm-0 has 1 of the 3 pods")
-	w.worker(workers, "vllm", 0, 1, cpus("3"))
-	w.worker(workers, "vllm", 0, 2, cpus("3"))
+	w.worker(workers, "vllm", 0, 1, all(cpus("3"), told))
+	w.worker(workers, "vllm", 0, 2, all(cpus("3"), told))
 	leader, first, second := w.bound(t, "vllm-0"), w.bound(t, "vllm-0-1"), w.bound(t, "vllm-0-2")
 	of, ofWorkers := w.job(t, leader), w.job(t, first)
 	whole := slurm.NumberOf(uint64(of.ID))
@@ -64,6 +68,17 @@ func (w *world) twoShapes(t *testing.T) {
 		t.Error("two pods are on one node")
 	}
 	w.event(t, "LeaderWorkerSet", "vllm", "Allocated", "all pods")
+	// Ranks count through the components, as they do in Slurm.
+	for rank, pod := range []*corev1.Pod{leader, first, second} {
+		for key, want := range map[string]string{
+			v1beta1.AnnotationRank: strconv.Itoa(rank), v1beta1.AnnotationSize: "3", v1beta1.AnnotationNodeCount: "3",
+			v1beta1.AnnotationNodeID: strconv.Itoa(rank), v1beta1.AnnotationPeers: "vllm-0,vllm-0-1,vllm-0-2", v1beta1.AnnotationFirstPeer: "vllm-0",
+		} {
+			if got := pod.Annotations[key]; got != want {
+				t.Errorf("%s: %s is %q, want %q", pod.Name, key, got, want)
+			}
+		}
+	}
 
 	// A worker that is made again takes its place.
 	w.kubelet(t, "vllm-0-2", corev1.PodFailed)

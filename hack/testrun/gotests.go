@@ -78,7 +78,7 @@ const boxName = "test"
 
 func e2e(ctx context.Context, r *runner) []result {
 	return r.inBox(ctx, func(slinky string) []result {
-		up := r.check(ctx, "slinky up", "e2e-up", slinky, "up", "--name", boxName)
+		up := r.check(ctx, "slinky up", "e2e-up", slinky, "up", "--name", boxName, "--with", "jobset,lws")
 		if up.outcome != passed {
 			return []result{up}
 		}

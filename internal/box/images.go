@@ -81,19 +81,21 @@ func (b *Box) LoadImage(ctx context.Context, path string) error {
 	return b.Report.Run(ctx, fmt.Sprintf("Bringing %s to %d nodes", path, state.Nodes), func(ctx context.Context, s *progress.Step) error {
 		g, ctx := errgroup.WithContext(ctx)
 		for i := 1; i <= state.Nodes; i++ {
-			g.Go(func() error {
-				in, err := os.Open(path)
-				if err != nil {
-					return err
-				}
-				defer in.Close()
-				err = b.Exec(ctx, nodeName(i), false, Streams{In: in, Out: s, Err: s}, "ctr", "--namespace", "k8s.io", "images", "import", "-")
-				if err != nil {
-					return fmt.Errorf("import on %s: %w", nodeName(i), err)
-				}
-				return nil
-			})
+			g.Go(func() error { return b.importImage(ctx, s, nodeName(i), path) })
 		}
 		return g.Wait()
 	})
+}
+
+// importImage brings the images of an archive to one node.
+func (b *Box) importImage(ctx context.Context, s *progress.Step, node, path string) error {
+	in, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("read image archive: %w", err)
+	}
+	defer in.Close()
+	if err := b.Exec(ctx, node, false, Streams{In: in, Out: s, Err: s}, "ctr", "--namespace", "k8s.io", "images", "import", "-"); err != nil {
+		return fmt.Errorf("import on %s: %w", node, err)
+	}
+	return nil
 }

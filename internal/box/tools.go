@@ -28,17 +28,22 @@ type Tools struct {
 // toolsDir is the Go module of the box's tools, below the checkout.
 const toolsDir = "internal/box/tools"
 
-// toolPackage is the package of a tool that is not the box's own.
-func toolPackage(name string) string {
+// toolPackage is the package of a tool, and the folder of the module that builds it, below the checkout.
+func toolPackage(name string) (pkg, module string) {
+	for _, a := range addons() {
+		if a.name == name {
+			return a.pkg, controllersDir
+		}
+	}
 	switch name {
 	case "crictl":
-		return "sigs.k8s.io/cri-tools/cmd/crictl"
+		return "sigs.k8s.io/cri-tools/cmd/crictl", toolsDir
 	case "helm":
-		return "helm.sh/helm/v4/cmd/helm"
+		return "helm.sh/helm/v4/cmd/helm", toolsDir
 	case "kwok":
-		return "sigs.k8s.io/kwok/cmd/kwok"
+		return "sigs.k8s.io/kwok/cmd/kwok", toolsDir
 	}
-	return "./cmd/" + name
+	return "./cmd/" + name, toolsDir
 }
 
 // BuildTools builds the box's programs, or finds them in the cache.
@@ -58,7 +63,8 @@ func (b *Box) BuildTools(ctx context.Context, s *progress.Step) (Tools, error) {
 }
 
 func (b *Box) buildTool(ctx context.Context, s *progress.Step, name string) (string, error) {
-	module, pkg, flags := filepath.Join(b.Source, toolsDir), toolPackage(name), toolFlags()
+	pkg, module := toolPackage(name)
+	module, flags := filepath.Join(b.Source, module), toolFlags()
 	key := cache.NewKey(name, runtime.Version(), strings.Join(flags, " ")).
 		File(filepath.Join(module, "go.mod")).File(filepath.Join(module, "go.sum"))
 	if strings.HasPrefix(pkg, "./") {

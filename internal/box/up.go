@@ -28,6 +28,8 @@ type Options struct {
 	Nodes int
 	// Bare leaves Slurm, the operator and the bridge out.
 	Bare bool
+	// With names the add-ons that the box has besides, of Addons.
+	With []string
 }
 
 // DefaultNodes is how many worker nodes a new box has.
@@ -41,6 +43,10 @@ const (
 // Up makes the box run. On a running one it changes nothing; after an
 // interrupted or killed Up it goes on from where that one was.
 func (b *Box) Up(ctx context.Context, o Options) error {
+	with, err := chooseAddons(o.With)
+	if err != nil {
+		return err
+	}
 	if err := b.Preflight(); err != nil {
 		return err
 	}
@@ -69,10 +75,12 @@ func (b *Box) Up(ctx context.Context, o Options) error {
 	if err := b.startCluster(ctx, &state); err != nil {
 		return err
 	}
-	if o.Bare {
-		return nil
+	if !o.Bare {
+		if err := b.installSlinky(ctx, state.Nodes); err != nil {
+			return err
+		}
 	}
-	return b.installSlinky(ctx, state.Nodes)
+	return b.installAddons(ctx, with)
 }
 
 // keepSelf makes the containers run a copy of this program, which a later build doesn't change under them.

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,6 +34,7 @@ func (s *settings) up() *cobra.Command {
 	}
 	c.Flags().IntVar(&o.Nodes, "nodes", 0, fmt.Sprintf("number of worker nodes (default %d)", box.DefaultNodes))
 	c.Flags().BoolVar(&o.Bare, "bare", false, "only Kubernetes: no Slurm, no operator, no bridge")
+	c.Flags().StringSliceVar(&o.With, "with", nil, "controllers of other projects to run as well: "+strings.Join(box.Addons(), ", "))
 	return c
 }
 

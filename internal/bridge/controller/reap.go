@@ -210,6 +210,7 @@ func (r *podReaper) evict(ctx context.Context, pod *corev1.Pod, reason, why stri
 	if err := r.disrupt(ctx, pod, reason, why); err != nil {
 		return err
 	}
+	r.disruptGroup(ctx, pod, reason, why)
 	r.Ends.Pod(reason)
 	r.Events.Eventf(pod, nil, corev1.EventTypeWarning, reason, "Deleting", "%s: the pod is deleted", why)
 	for _, o := range above(pod) {

@@ -53,7 +53,7 @@ func (s *Submitter) act(ctx context.Context, o workload.Observed, step workload.
 	case workload.StepPlace:
 		return s.place(ctx, o.Group.Key, step)
 	case workload.StepSubmit:
-		return s.submit(ctx, o, step.Pods)
+		return s.submit(ctx, o, step)
 	}
 	return 0, fmt.Errorf("unknown step %q", step.Kind)
 }
@@ -87,14 +87,23 @@ func (s *Submitter) refresh(ctx context.Context, id uint32) error {
 }
 
 // submit asks Slurm for a job for the pods: at once if nodes are free, else queued.
-func (s *Submitter) submit(ctx context.Context, o workload.Observed, pods []*corev1.Pod) (time.Duration, error) {
-	key := o.Group.Key
+func (s *Submitter) submit(ctx context.Context, o workload.Observed, step workload.Step) (time.Duration, error) {
+	key, pods := o.Group.Key, step.Pods
 	if last, wait := s.resubmitAfter(o.Jobs, pods); wait > 0 {
 		text := explain.Ended(last) + " before the pod started; a new job follows"
 		_, err := s.hold(ctx, pods, held{reason: reasonEnded, text: text, warn: true})
 		return wait, err
 	}
-	reqs, why, err := s.requests(o.Group, append(slices.Clone(pods), o.Group.Reserved...))
+	g := jobGroup(o.Group, step)
+	if len(pods) > step.Least {
+		// All of them now, or those that must.
+		id, reqs, err := s.askAll(ctx, g, pods)
+		if err != nil || id != 0 {
+			return s.asked(ctx, o.Group, pods, id, reqs, err)
+		}
+		pods = pods[:step.Least:step.Least]
+	}
+	reqs, why, err := s.requests(g, append(slices.Clone(pods), g.Reserved...))
 	s.setBlocked(key, why.reason == reasonNoNode)
 	switch {
 	case err != nil:
@@ -109,15 +118,30 @@ func (s *Submitter) submit(ctx context.Context, o workload.Observed, pods []*cor
 	if len(reqs) > 1 && errors.Is(err, slurm.ErrInvalid) {
 		// Before 26.05, Slurm takes no external job of several components.
 		klog.FromContext(ctx).Info("Slurm refuses a heterogeneous job; ask for the greatest need on all nodes", "workload", key.String(), "why", err.Error())
-		id, reqs, err = s.askAlike(ctx, o.Group, append(slices.Clone(pods), o.Group.Reserved...), err)
+		id, reqs, err = s.askAlike(ctx, g, append(slices.Clone(pods), g.Reserved...), err)
 	}
+	return s.asked(ctx, o.Group, pods, id, reqs, err)
+}
+
+// jobGroup is a group as the job of a step has it: what the members must have in
+// sum counts for the job that they start with, not for those of later ones.
+func jobGroup(g workload.Group, step workload.Step) workload.Group {
+	if step.Extra {
+		g.MinResources = nil
+	}
+	return g
+}
+
+// asked goes on after Slurm was asked for a job.
+func (s *Submitter) asked(ctx context.Context, g workload.Group, pods []*corev1.Pod, id uint32, reqs []planned, err error) (time.Duration, error) {
+	key := g.Key
 	s.Counts.Asked(err)
 	if err != nil {
 		return s.refused(ctx, key, pods, err)
 	}
 	s.Counts.Taken(s.Now().Sub(pods[0].CreationTimestamp.Time))
 	klog.FromContext(ctx).Info("Slurm took the job", "workload", key.String(), "job", id, "pods", workload.Names(pods))
-	s.warnIgnored(o.Group, pods[0])
+	s.warnIgnored(g, pods[0])
 	if err := s.refresh(ctx, id); err != nil {
 		s.setUncertain(key)
 		return 0, err

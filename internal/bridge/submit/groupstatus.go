@@ -1,10 +1,12 @@
 package submit
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/slinky-hpc/slinky/api/v1beta1"
 	"github.com/slinky-hpc/slinky/internal/plan/workload"
 )
 
@@ -94,10 +97,11 @@ func (s *Submitter) forgetGroups(key workload.Key, observed []workload.Observed)
 }
 
 // standing returns what is to be told of a group: what its first pod without a node
-// is told, or that all have one. It returns false where there is nothing to tell yet.
+// is told, or that as many as must start together have one. It returns false where there is nothing to tell yet.
 func (s *Submitter) standing(o workload.Observed) (held, bool) {
-	placed := 0
-	var job uint32
+	placed, waiting := 0, 0
+	var first held
+	job := ""
 	for _, pod := range o.Pods {
 		if !workload.Live(pod) {
 			continue
@@ -105,22 +109,34 @@ func (s *Submitter) standing(o workload.Observed) (held, bool) {
 		a, ok := s.Table.Get(pod.UID)
 		if ok || pod.Spec.NodeName != "" {
 			placed++
-			job = max(job, a.JobID)
+			if job == "" && ok {
+				job = strconv.FormatUint(uint64(a.JobID), 10)
+			}
+			job = cmp.Or(job, pod.Labels[v1beta1.LabelJobID]) // the table forgets pods that are bound
+			continue
+		}
+		if waiting++; waiting > 1 {
 			continue
 		}
 		t := s.lastTold(pod)
-		text := s.Table.Why(pod.UID)
+		first = held{reason: t.reason, text: s.Table.Why(pod.UID), warn: warns(t.reason)}
 		if t.reason == reasonQueued {
-			text = t.text // keepTelling bounds how often that changes
+			first.text = t.text // keepTelling bounds how often that changes
 		}
-		return held{reason: t.reason, text: text, warn: warns(t.reason)}, t.reason != ""
 	}
-	if placed < o.Group.MinCount || o.Group.UID == "" {
+	switch {
+	case o.Group.UID != "" && placed >= o.Group.MinCount && (waiting == 0 || !o.Group.Independent):
+	case waiting > 0:
+		return first, first.reason != ""
+	default:
 		return held{}, false
 	}
 	text := s.SchedulerName + " has given all pods their nodes"
-	if job != 0 && !o.Group.Independent {
-		text += fmt.Sprintf(", by Slurm job %d", job)
+	if waiting > 0 {
+		text = s.SchedulerName + " has given the pods that must start together their nodes"
+	}
+	if job != "" && !o.Group.Independent {
+		text += ", by Slurm job " + job
 	}
 	return held{reason: reasonAllocated, text: text}, true
 }
@@ -134,7 +150,7 @@ func warns(reason string) bool {
 	return false
 }
 
-// writeScheduled writes the condition of a PodGroup of scheduling.k8s.io.
+// writeScheduled writes the conditions of a PodGroup of scheduling.k8s.io.
 func (s *Submitter) writeScheduled(ctx context.Context, o workload.Observed, h held) error {
 	reason := workload.ReasonUnschedulable
 	switch h.reason {
@@ -143,8 +159,14 @@ func (s *Submitter) writeScheduled(ctx context.Context, o workload.Observed, h h
 	case reasonAway, reasonInvalid, reasonRefused, reasonNoPlace:
 		reason = workload.ReasonSchedulerError
 	}
-	c, changed := o.PodGroup.Scheduled(h.reason == reasonAllocated, reason, h.text, s.Now())
-	if !changed {
+	var conditions []metav1.Condition
+	if c, changed := o.PodGroup.Scheduled(h.reason == reasonAllocated, reason, h.text, s.Now()); changed {
+		conditions = append(conditions, c)
+	}
+	if c, changed := o.PodGroup.Undisrupted(h.text, s.Now()); changed && h.reason == reasonAllocated {
+		conditions = append(conditions, c)
+	}
+	if len(conditions) == 0 {
 		return nil
 	}
 	version, ok := s.Sources.Custom.podGroups.resource()
@@ -153,7 +175,7 @@ func (s *Submitter) writeScheduled(ctx context.Context, o workload.Observed, h h
 	}
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": o.PodGroup.UID},
-		"status":   map[string]any{"conditions": []metav1.Condition{c}},
+		"status":   map[string]any{"conditions": conditions},
 	})
 	if err != nil {
 		return fmt.Errorf("condition of %s: %w", o.Group.Key, err)

@@ -237,7 +237,12 @@ func (s *Submitter) sameAgain(ctx context.Context, g lostGroup) (slurm.JobReques
 		}
 	}
 	group.Forbidden = nil // the pods run by rules that were there before
-	req, err := workload.Request(group, g.pods, workload.Feasibility{}, s.Policy)
+	view, err := s.nodes()
+	if err != nil {
+		return slurm.JobRequest{}, err
+	}
+	group.MinResources = nil // these may not be all that started together
+	req, err := workload.Request(group, g.pods, view.AsPlaced(g.pods), s.Policy)
 	if err != nil {
 		return req, fmt.Errorf("plan a job for %s, which runs without one: %w", g.key, err)
 	}

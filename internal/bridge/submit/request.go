@@ -75,23 +75,42 @@ func (s *Submitter) ask(ctx context.Context, reqs []planned) (uint32, error) {
 		}
 		return s.Slurm.SubmitHet(ctx, parts)
 	}
-	p := reqs[0]
-	if s.Index.Pending(p.Partition) == 0 {
-		tries := [][]string{p.ExcludedNodes}
-		if p.better != nil {
-			tries = [][]string{p.better, p.ExcludedNodes}
-		}
-		for _, excluded := range tries {
-			req := p.JobRequest
-			req.ExcludedNodes = excluded
-			id, err := s.Slurm.AllocateNow(ctx, req)
-			if !errors.Is(err, slurm.ErrBusy) && !errors.Is(err, slurm.ErrInvalid) {
-				return id, err
-			}
-		}
-		// What can't start now may be queued. What can't be at all is refused once more, with the reason.
+	if id, err := s.askNow(ctx, reqs[0]); err != nil || id != 0 {
+		return id, err
 	}
-	return s.Slurm.Submit(ctx, p.JobRequest)
+	// What can't start now may be queued. What can't be at all is refused once more, with the reason.
+	return s.Slurm.Submit(ctx, reqs[0].JobRequest)
+}
+
+// askNow has Slurm start a job at once. It returns 0 where that can't be.
+func (s *Submitter) askNow(ctx context.Context, p planned) (uint32, error) {
+	if s.Index.Pending(p.Partition) != 0 {
+		return 0, nil
+	}
+	tries := [][]string{p.ExcludedNodes}
+	if p.better != nil {
+		tries = [][]string{p.better, p.ExcludedNodes}
+	}
+	for _, excluded := range tries {
+		req := p.JobRequest
+		req.ExcludedNodes = excluded
+		id, err := s.Slurm.AllocateNow(ctx, req)
+		if !errors.Is(err, slurm.ErrBusy) && !errors.Is(err, slurm.ErrInvalid) {
+			return id, err
+		}
+	}
+	return 0, nil
+}
+
+// askAll asks for one job that starts at once, for all members that there are where fewer
+// could start. It returns 0 where there can't be such a one.
+func (s *Submitter) askAll(ctx context.Context, g workload.Group, pods []*corev1.Pod) (uint32, []planned, error) {
+	p, why, err := s.request(g, pods)
+	if err != nil || why.reason != "" {
+		return 0, nil, err
+	}
+	id, err := s.askNow(ctx, p)
+	return id, []planned{p}, err
 }
 
 // askAlike asks for one job whose nodes are all fit for any of the pods. It returns

@@ -20,7 +20,7 @@ import (
 func (s *Submitter) update(ctx context.Context, o workload.Observed, step workload.Step) (time.Duration, error) {
 	pods := append(slices.Clone(step.Pods), o.Group.Reserved...)
 	workload.ByRank(pods)
-	req, why, err := s.request(o.Group, pods)
+	req, why, err := s.request(jobGroup(o.Group, step), pods)
 	s.setBlocked(o.Group.Key, why.reason == reasonNoNode)
 	if err != nil || why.reason != "" {
 		_, holdErr := s.hold(ctx, step.Pods, why)

@@ -22,6 +22,10 @@ func (g Group) Asked() string {
 		}
 	}
 	fmt.Fprintf(values, " %d %d", g.MinCount, g.DeadlineSeconds)
+	for _, name := range slices.Sorted(maps.Keys(g.MinResources)) {
+		q := g.MinResources[name]
+		fmt.Fprintf(values, " %s=%s", name, q.String())
+	}
 	return fmt.Sprintf("%08x-%016x", keys.Sum32(), values.Sum64())
 }
 

@@ -189,3 +189,21 @@ func (f Feasibility) Sentence(need int) string {
 	}
 	return s
 }
+
+// AsPlaced is what the nodes that pods are on tell of them, for a job on those very nodes: nothing is excluded there, and no
+// more pods share a node than do.
+func (f *Fleet) AsPlaced(pods []*corev1.Pod) Feasibility {
+	out := Feasibility{Threads: 1}
+	on := map[string]int{}
+	for _, pod := range pods {
+		on[pod.Spec.NodeName]++
+		out.PerNode = max(out.PerNode, on[pod.Spec.NodeName])
+	}
+	for i := range f.slurm {
+		if n := &f.slurm[i]; n.facts != nil && on[n.facts.Node.Name] > 0 {
+			out.Threads = max(out.Threads, n.threads)
+			out.usable = append(out.usable, n)
+		}
+	}
+	return out
+}

@@ -25,6 +25,10 @@ type Group struct {
 	MinCount int
 	// Independent tells that each member is a job of its own.
 	Independent bool
+	// Whole tells that all members that there are when it starts are one job, not only MinCount of them.
+	Whole bool
+	// MinResources is what the members that start together must have in sum, empty where their own requests decide.
+	MinResources corev1.ResourceList
 	// Reserved are members that will only be created once others run. The job has places for them.
 	Reserved []*corev1.Pod
 	// Shapes tells that members of different needs get nodes of their own kinds, by a heterogeneous job.

@@ -75,7 +75,11 @@ func OfPod(pod *corev1.Pod, owner *Owner) Group {
 func OfPodGroup(pg PodGroup, owner *Owner, ofWorkload map[string]string) Group {
 	g := Group{
 		Key: Key{Kind: KindPodGroup, Namespace: pg.Namespace, Name: pg.Name}, UID: pg.UID,
-		JobName: pg.Name, MinCount: max(1, pg.MinCount), Independent: pg.MinCount == 0, Annotations: map[string]string{},
+		JobName: pg.Name, MinCount: max(1, pg.MinCount), Independent: pg.MinCount == 0, Whole: pg.Whole, Annotations: map[string]string{},
+	}
+	if pg.Parent != "" {
+		g.UID, g.Missing = "", fmt.Sprintf("%s is a part of CompositePodGroup %s, which can't be started as a whole: "+
+			"leave spec.parentCompositePodGroupName out, or make it one PodGroup", g.Key, pg.Parent)
 	}
 	maps.Copy(g.Annotations, pg.Annotations)
 	if owner != nil {
@@ -90,7 +94,7 @@ func OfPodGroup(pg PodGroup, owner *Owner, ofWorkload map[string]string) Group {
 func OfCoscheduling(pg PodGroup) Group {
 	return Group{
 		Key: Key{Kind: KindCoscheduling, Namespace: pg.Namespace, Name: pg.Name}, UID: pg.UID,
-		JobName: pg.Name, MinCount: max(1, pg.MinCount), Annotations: pg.Annotations,
+		JobName: pg.Name, MinCount: max(1, pg.MinCount), MinResources: pg.MinResources, Annotations: pg.Annotations,
 	}
 }
 

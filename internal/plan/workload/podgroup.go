@@ -16,6 +16,12 @@ type PodGroup struct {
 	APIVersion string
 	// MinCount is how many pods must start together, 0 where they are independent of each other.
 	MinCount int
+	// Whole tells that what ends one of its pods ends all.
+	Whole bool
+	// Parent is the name of the CompositePodGroup that it is a part of, if any.
+	Parent string
+	// MinResources is what the pods that start together must have in sum.
+	MinResources corev1.ResourceList
 	// Workload is the name of the Workload that it was made from, if any.
 	Workload string
 	// Conditions are those of scheduling.k8s.io.
@@ -55,6 +61,9 @@ func PodGroupOf(u *unstructured.Unstructured) (PodGroup, error) {
 					MinCount int `json:"minCount"`
 				} `json:"gang"`
 			} `json:"schedulingPolicy"`
+			// DisruptionMode was a word until v1alpha2.
+			DisruptionMode any    `json:"disruptionMode"`
+			Parent         string `json:"parentCompositePodGroupName"`
 			// WorkloadRef came with v1alpha3.
 			WorkloadRef struct {
 				WorkloadName string `json:"workloadName"`
@@ -75,6 +84,13 @@ func PodGroupOf(u *unstructured.Unstructured) (PodGroup, error) {
 	pg := PodGroup{
 		ObjectMeta: in.ObjectMeta, APIVersion: u.GetAPIVersion(), Conditions: in.Status.Conditions,
 		Workload: or(in.Spec.WorkloadRef.WorkloadName, in.Spec.PodGroupTemplateRef.Workload.WorkloadName),
+		Parent:   in.Spec.Parent,
+	}
+	switch mode := in.Spec.DisruptionMode.(type) {
+	case string:
+		pg.Whole = mode == "PodGroup"
+	case map[string]any:
+		_, pg.Whole = mode["all"]
 	}
 	if gang := in.Spec.SchedulingPolicy.Gang; gang != nil {
 		pg.MinCount = max(1, gang.MinCount)
@@ -87,14 +103,18 @@ func CoschedulingOf(u *unstructured.Unstructured) (PodGroup, error) {
 	var in struct {
 		metav1.ObjectMeta `json:"metadata"`
 		Spec              struct {
-			MinMember int `json:"minMember"`
+			MinMember    int                 `json:"minMember"`
+			MinResources corev1.ResourceList `json:"minResources"`
 		} `json:"spec"`
 		Status Counts `json:"status"`
 	}
 	if err := decode(u, &in); err != nil {
 		return PodGroup{}, err
 	}
-	return PodGroup{ObjectMeta: in.ObjectMeta, APIVersion: u.GetAPIVersion(), MinCount: max(1, in.Spec.MinMember), Counts: in.Status}, nil
+	return PodGroup{
+		ObjectMeta: in.ObjectMeta, APIVersion: u.GetAPIVersion(), MinCount: max(1, in.Spec.MinMember),
+		MinResources: in.Spec.MinResources, Counts: in.Status,
+	}, nil
 }
 
 // LeaderWorkerSet is what counts of a LeaderWorkerSet.

@@ -40,6 +40,9 @@ func Request(g Group, pods []*corev1.Pod, f Feasibility, p Policy) (slurm.JobReq
 	if err != nil {
 		return slurm.JobRequest{}, err
 	}
+	if all, err = g.raise(all, pods); err != nil {
+		return slurm.JobRequest{}, err
+	}
 	exclusive := !p.ShareNodes
 	if s.Shared != nil {
 		exclusive = !*s.Shared

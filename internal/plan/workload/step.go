@@ -43,6 +43,10 @@ type Step struct {
 	Reason string
 	// Mark is, in a StepRejoin, the job's mark with the new pods in it.
 	Mark Mark
+	// Least is, in a StepSubmit, how many of the pods, the first ones, must start together: 1 to all. The others may join later.
+	Least int
+	// Extra tells that the workload has started: the job is of members beyond those that had to start together.
+	Extra bool
 }
 
 // Observed is all that is known about a workload.
@@ -228,7 +232,7 @@ func (p *progress) rest() {
 	}
 	if p.group.Independent {
 		for _, pod := range free {
-			p.add(Step{Kind: StepSubmit, Pods: []*corev1.Pod{pod}})
+			p.add(Step{Kind: StepSubmit, Pods: []*corev1.Pod{pod}, Least: 1})
 		}
 		return
 	}
@@ -240,7 +244,34 @@ func (p *progress) rest() {
 		p.add(Step{Kind: StepWait, Pods: free, Reason: reason})
 		return
 	}
-	p.add(Step{Kind: StepSubmit, Pods: free})
+	p.start(free)
+}
+
+// start decides about members that no job covers, of a workload that has as many as must start together.
+func (p *progress) start(free []*corev1.Pod) {
+	switch least := p.group.least(free, len(p.covered)); {
+	case least > 0:
+		p.add(Step{Kind: StepSubmit, Pods: free, Least: least})
+	case p.bound() < p.group.MinCount:
+		// A job of their own could start before that of the others, or in its place.
+		p.add(Step{Kind: StepWait, Pods: free, Reason: fmt.Sprintf(
+			"%s starts with %d pods; this one joins once they have their nodes", p.group.Key, p.group.MinCount)})
+	default:
+		for _, pod := range free {
+			p.add(Step{Kind: StepSubmit, Pods: []*corev1.Pod{pod}, Least: 1, Extra: true})
+		}
+	}
+}
+
+// bound counts the members that have their nodes.
+func (p *progress) bound() int {
+	n := 0
+	for _, pod := range p.order {
+		if pod.Spec.NodeName != "" {
+			n++
+		}
+	}
+	return n
 }
 
 // have counts the members that have a job or can be in one.
@@ -252,15 +283,19 @@ func (p *progress) tooFew(have int) string {
 	return fmt.Sprintf("%s has %d of the %d pods that must start together", p.group.Key, have, p.group.MinCount)
 }
 
-// wait decides about the jobs that wait in Slurm. The first one takes the pods
-// that have come since it was asked for. It returns those that it didn't take.
+// wait decides about the jobs that wait in Slurm. The first one takes as many of the
+// pods that have come since it was asked for as must start with it, and lets those go
+// that needn't any more. It returns those that no job took.
 func (p *progress) wait(free []*corev1.Pod) []*corev1.Pod {
+	others := len(p.covered)
+	for _, w := range p.waiting {
+		others -= len(w.present)
+	}
 	for _, w := range p.waiting {
 		unbound := slices.DeleteFunc(slices.Clone(w.present), func(pod *corev1.Pod) bool { return pod.Spec.NodeName != "" })
-		now := p.group.Asked()
-		change := w.mark.changed(now)
+		change := w.mark.changed(p.group.Asked())
 		have := p.have(free)
-		grown := len(free) > 0 && !p.group.Independent && !w.HetJobID.Set && p.breaking == 0
+		pods, rest := p.fitting(w, free, others)
 		switch {
 		case len(unbound) == 0:
 		case p.group.UID == "" || len(unbound) < len(w.present):
@@ -270,24 +305,45 @@ func (p *progress) wait(free []*corev1.Pod) []*corev1.Pod {
 			p.cancel(w.markedJob, unbound, p.tooFew(have))
 		case change == askedOther || w.HetJobID.Set && change == askedMore:
 			p.cancel(w.markedJob, unbound, "what it was asked for has changed")
-		case w.missing > 0 || grown || change == askedMore:
-			pods := slices.Clone(w.present)
-			if grown {
-				pods, free = append(pods, free...), nil
-				ByRank(pods)
+		case w.missing > 0 || len(pods) != len(w.present) || change == askedMore:
+			free = rest
+			for _, pod := range pods {
+				p.covered[pod.UID] = true
 			}
-			p.add(Step{Kind: StepUpdate, Job: w.Job, Pods: pods})
+			p.add(Step{Kind: StepUpdate, Job: w.Job, Pods: pods, Extra: others >= p.group.MinCount})
 		default:
 			p.add(Step{Kind: StepQueued, Job: w.Job, Pods: unbound})
 		}
+		others += len(pods)
 	}
 	return free
+}
+
+// fitting returns the pods that a job which waits should have, and those that are left,
+// where others is how many members have jobs besides it.
+func (p *progress) fitting(w waitingJob, free []*corev1.Pod, others int) (pods, rest []*corev1.Pod) {
+	if p.group.Independent || w.HetJobID.Set || p.breaking != 0 {
+		return w.present, free
+	}
+	all := append(slices.Clone(w.present), free...)
+	n := p.group.least(all, others)
+	if n <= 0 {
+		return w.present, free
+	}
+	if n < len(w.present) {
+		// Those that are let go have no job any more once Slurm has taken the change.
+		return w.present[:n], free
+	}
+	pods, rest = all[:n:n], all[n:]
+	ByRank(pods)
+	return pods, rest
 }
 
 // rejoin puts pods of a group in the places that others left, or that are kept for
 // them, in its running jobs, and returns those that found none. A pod goes before
 // others to the place of one of its own name, which it was made to replace. Where the
-// places of a job are not alike it goes to no other, which may not suit it.
+// places of a job are not alike it goes to no other, which may not suit it. A pod that
+// needs more than the place has stays outside: somebody else may have the rest of the node.
 func (p *progress) rejoin(free []*corev1.Pod) []*corev1.Pod {
 	if p.group.Independent || len(free) == 0 {
 		return free
@@ -302,8 +358,9 @@ func (p *progress) rejoin(free []*corev1.Pod) []*corev1.Pod {
 				if p.live[uid] != nil {
 					continue
 				}
-				if at := slices.IndexFunc(free, func(pod *corev1.Pod) bool { return suits(pod, i) }); at >= 0 {
+				if at := slices.IndexFunc(free, func(pod *corev1.Pod) bool { return suits(pod, i) && p.group.fits(pod, j, i) }); at >= 0 {
 					mark.Pods[i] = free[at].UID
+					p.covered[free[at].UID] = true
 					joined = append(joined, free[at])
 					free = slices.Delete(slices.Clone(free), at, at+1)
 				}

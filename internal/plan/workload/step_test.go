@@ -154,6 +154,9 @@ func check(t *testing.T, seed uint64, g Group, pods []*corev1.Pod, jobs []slurm.
 		if s.Kind != StepSubmit {
 			continue
 		}
+		if s.Least < 1 || s.Least > len(s.Pods) {
+			t.Errorf("seed %d: %d of %d pods must start together", seed, s.Least, len(s.Pods))
+		}
 		for _, p := range s.Pods {
 			for _, j := range jobs {
 				if !j.States.JobEnded() && strings.Contains(j.AdminComment, string(p.UID)) {

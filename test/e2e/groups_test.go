@@ -1,0 +1,202 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slinky-hpc/slinky/api/v1beta1"
+)
+
+// A JobSet, by its own controller: the second job's pods come once the first has ended,
+// and each pod is a Slurm job of its own.
+func TestJobSetRuns(t *testing.T) {
+	t.Parallel()
+	b := open(t, "e2e-jobset")
+	b.addon(small(example(t, "bridge/jobset-depends.yaml")))
+	b.wait("jobset/pipeline", "condition=Completed")
+	var pods corev1.PodList
+	b.get(&pods, "pods", "-l", "jobset.sigs.k8s.io/jobset-name=pipeline")
+	jobs := map[string]bool{}
+	for _, pod := range pods.Items {
+		jobs[jobOf(b, pod)] = true
+	}
+	if len(pods.Items) != 3 || len(jobs) != 3 {
+		t.Errorf("%d pods in %d jobs, want 3 in 3", len(pods.Items), len(jobs))
+	}
+	for job := range jobs {
+		jobOver(b, job)
+	}
+}
+
+// A replica of a LeaderWorkerSet, by its own controller, is one job, and a worker that is made again joins it.
+func TestLeaderWorkerSetRuns(t *testing.T) {
+	t.Parallel()
+	b := open(t, "e2e-lws")
+	b.addon(strings.Replace(leaderWorkerSet, "IMAGE", image, 1))
+	b.wait("leaderworkerset/serve", "condition=Available")
+	var leader, worker corev1.Pod
+	b.get(&leader, "pod", "serve-0")
+	b.get(&worker, "pod", "serve-0-1")
+	job := jobOf(b, leader)
+	if other := jobOf(b, worker); other != job {
+		t.Errorf("leader and worker are in jobs %s and %s", job, other)
+	}
+	b.kubectl("delete", "-n", b.namespace, "pod/serve-0-1", "--wait", "--timeout="+patience.String())
+	b.until("another worker takes its place", func(ctx context.Context) error {
+		var now corev1.Pod
+		out, err := b.run(ctx, "", "kubectl", "get", "-n", b.namespace, "pod/serve-0-1", "-o", "json")
+		if err == nil {
+			err = decode(out, &now)
+		}
+		if err != nil {
+			return err
+		}
+		if now.UID == worker.UID || now.Spec.NodeName != worker.Spec.NodeName || now.Labels[v1beta1.LabelJobID] != job {
+			return fmt.Errorf("it is on %q in job %q, want %s and %s", now.Spec.NodeName, now.Labels[v1beta1.LabelJobID], worker.Spec.NodeName, job)
+		}
+		return nil
+	})
+	b.kubectl("delete", "-n", b.namespace, "leaderworkerset/serve", "--wait", "--timeout="+patience.String())
+	jobOver(b, job)
+}
+
+const leaderWorkerSet = `
+apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+metadata: {name: serve, annotations: {slurmjob.slinky.slurm.net/exclusive: "false"}}
+spec:
+  replicas: 1
+  leaderWorkerTemplate:
+    size: 2
+    restartPolicy: None
+    workerTemplate:
+      spec:
+        schedulerName: slurm-bridge-scheduler
+        terminationGracePeriodSeconds: 1
+        containers:
+        - {name: main, image: "IMAGE", imagePullPolicy: IfNotPresent, command: [sleep, infinity], resources: {requests: {cpu: 100m, memory: 50Mi}}}
+`
+
+// addon applies what a controller's webhook has to admit, which it does a moment after the controller is there.
+func (b *box) addon(manifest string) {
+	b.t.Helper()
+	b.until("the webhook admits it", func(ctx context.Context) error {
+		_, err := b.run(ctx, manifest, "kubectl", "apply", "-n", b.namespace, "-f", "-")
+		return err
+	})
+}
+
+// The examples of the kinds that Kubernetes has, and of the coscheduling plugin's, run to their ends.
+func TestExamplesRun(t *testing.T) {
+	t.Parallel()
+	b := open(t, "e2e-examples")
+	b.apply(customResource(t, "podgroups.scheduling.x-k8s.io"))
+	t.Cleanup(func() { b.drop("crd", "podgroups.scheduling.x-k8s.io") })
+	b.wait("crd/podgroups.scheduling.x-k8s.io", "condition=Established")
+	for _, name := range []string{"job", "gang", "gang-job", "coscheduling"} {
+		b.apply(small(example(t, "bridge/"+name+".yaml")))
+	}
+	for _, pair := range []string{"pair", "duo"} {
+		jobs := map[string]bool{}
+		for i := range 2 {
+			name := fmt.Sprintf("%s-%d", pair, i)
+			b.wait("pod/"+name, "jsonpath={.status.phase}=Succeeded")
+			var pod corev1.Pod
+			b.get(&pod, "pod", name)
+			jobs[jobOf(b, pod)] = true
+		}
+		if len(jobs) != 1 {
+			t.Errorf("the pods of %s are in %d jobs", pair, len(jobs))
+		}
+	}
+	b.wait("job/numbers", "condition=Complete")
+	b.wait("job/ring", "condition=Complete")
+	b.wait("podgroup.scheduling.k8s.io/pair", "condition=PodGroupInitiallyScheduled")
+	b.wait("podgroup.scheduling.x-k8s.io/duo", "jsonpath={.status.phase}=Finished")
+}
+
+// small lets two pods of an example share a node of two CPUs beside the cluster's own pods.
+func small(manifest string) string { return strings.ReplaceAll(manifest, `cpu: "1"`, "cpu: 500m") }
+
+// customResource is the definition of a kind that the bridge's own tests have.
+func customResource(t *testing.T, name string) string {
+	t.Helper()
+	data, err := os.ReadFile("../../cmd/bridge-scheduler/testdata/kinds.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for doc := range strings.SplitSeq(string(data), "\n---\n") {
+		if strings.Contains(doc, name) {
+			return doc
+		}
+	}
+	t.Fatalf("no definition of %s", name)
+	return ""
+}
+
+// An autoscaler of pods makes a Deployment larger and smaller: each pod is a job, which ends with it.
+func TestAutoscaledDeployment(t *testing.T) {
+	t.Parallel()
+	b := open(t, "e2e-hpa")
+	b.apply(strings.Replace(autoscaled, "IMAGE", image, 1))
+	b.wait("deployment/web", "jsonpath={.status.availableReplicas}=2")
+	jobs := b.jobsOf("app=web")
+	if len(jobs) != 2 {
+		t.Errorf("two pods are in %d jobs", len(jobs))
+	}
+	b.kubectl("patch", "-n", b.namespace, "hpa/web", "--type=merge", "--patch", `{"spec":{"minReplicas":1,"maxReplicas":1}}`)
+	b.wait("deployment/web", "jsonpath={.status.replicas}=1")
+	var left map[string]bool
+	b.until("one pod is left", func(context.Context) error {
+		if left = b.jobsOf("app=web"); len(left) != 1 {
+			return fmt.Errorf("there are %d", len(left))
+		}
+		return nil
+	})
+	for job := range jobs {
+		if !left[job] {
+			jobOver(b, job)
+		}
+	}
+}
+
+// jobsOf are the Slurm jobs of the pods with a label.
+func (b *box) jobsOf(label string) map[string]bool {
+	b.t.Helper()
+	var pods corev1.PodList
+	b.get(&pods, "pods", "-l", label)
+	jobs := map[string]bool{}
+	for _, pod := range pods.Items {
+		jobs[jobOf(b, pod)] = true
+	}
+	return jobs
+}
+
+const autoscaled = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, annotations: {slurmjob.slinky.slurm.net/exclusive: "false"}}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      schedulerName: slurm-bridge-scheduler
+      terminationGracePeriodSeconds: 1
+      containers:
+      - {name: main, image: "IMAGE", imagePullPolicy: IfNotPresent, command: [sleep, infinity], resources: {requests: {cpu: 100m, memory: 50Mi}}}
+---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: web}
+spec:
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+  minReplicas: 2
+  maxReplicas: 3
+`
