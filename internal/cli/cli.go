@@ -35,7 +35,7 @@ func New(program string, environ []string) *cobra.Command {
 		return usage("%w; see: %s --help", err, c.CommandPath())
 	})
 	root.AddGroup(&cobra.Group{ID: "see", Title: "Both worlds:"})
-	root.AddCommand(s.status(), s.top(), s.queue(), s.nodes(), s.why(), s.drain(), s.undrain(), s.snapshot(), s.replay())
+	root.AddCommand(s.status(), s.top(), s.queue(), s.nodes(), s.why(), s.drain(), s.undrain(), s.snapshot(), s.replay(), s.web())
 	if s.plugin {
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl slinky"}
 		root.Long = "kubectl slinky shows Slurm and Kubernetes as one system: the queue, the nodes, and why something waits."

@@ -139,6 +139,11 @@ func (m *maker) addAt(j job, i int) {
 	n := &m.Slurm.Nodes[i]
 	n.AllocCPUs += j.cores
 	n.AllocMemory += uint64(4*j.cores) << 10
+	if n.GRES == "" {
+		j.gpus = 0
+	} else if j.gpus > 0 {
+		n.GRESUsed = fmt.Sprintf("gpu:h100:%d", j.gpus)
+	}
 	if !n.States.Has(slurm.NodeDown) {
 		n.States = slurm.StatesOf(append([]string{slurm.NodeMixed}, without(n.States, slurm.NodeIdle)...)...)
 	}

@@ -27,6 +27,8 @@ func (m *Model) WhyNode(n Node) NodeAnswer {
 			texts = append(texts, c.String())
 		}
 		a.Summary = fmt.Sprintf("Node %s takes no new work: it is %s.", n.Name, strings.Join(texts, "; and it is "))
+	case n.Role == RoleKubernetes && !m.Slurm.Known && !m.Slurm.Absent:
+		a.Summary = fmt.Sprintf("Node %s is ready in Kubernetes. What Slurm makes of it isn't known: %s.", n.Name, m.Slurm.Error)
 	case n.Role == RoleKubernetes:
 		a.Summary = fmt.Sprintf("Node %s is Kubernetes' alone: Slurm gives it no pods.", n.Name)
 	case n.Health != HealthUp:
