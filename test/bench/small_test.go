@@ -19,7 +19,7 @@ const backfillPatience = 45 * time.Second
 // where Slurm's backfill decides, against a bare job there, and in another one.
 func (w *world) smallPods(t *testing.T, s *slurmWorld) {
 	w.smallAside(t, s)
-	bare := w.tries(t, 3, func(ctx context.Context) (time.Duration, error) { return s.smallJob(ctx, w, t, partition) })
+	bare := w.tries(t, 3, func(ctx context.Context) (time.Duration, error) { return s.smallJob(ctx, t, w, partition) })
 	same := w.tries(t, 5, func(ctx context.Context) (time.Duration, error) { return w.smallPod(ctx, t, partition) })
 	limit, got := measure.QuantilesOf(bare), measure.QuantilesOf(same)
 	w.table.add(row{
@@ -32,7 +32,7 @@ func (w *world) smallPods(t *testing.T, s *slurmWorld) {
 
 // smallAside measures one in the other partition, against a bare job there: the same locks of slurmctld are in their way.
 func (w *world) smallAside(t *testing.T, s *slurmWorld) {
-	bare := w.tries(t, 20, func(ctx context.Context) (time.Duration, error) { return s.smallJob(ctx, w, t, aside) })
+	bare := w.tries(t, 20, func(ctx context.Context) (time.Duration, error) { return s.smallJob(ctx, t, w, aside) })
 	other := w.tries(t, 20, func(ctx context.Context) (time.Duration, error) { return w.smallPod(ctx, t, aside) })
 	limit, got := measure.QuantilesOf(bare), measure.QuantilesOf(other)
 	w.table.add(row{
@@ -45,7 +45,7 @@ func (w *world) smallAside(t *testing.T, s *slurmWorld) {
 
 // smallJob runs a bare job of one CPU that shares its node, and returns how long it took until it ran:
 // by an immediate allocation in the other partition, queued behind those that wait.
-func (s *slurmWorld) smallJob(ctx context.Context, w *world, t *testing.T, partition string) (time.Duration, error) {
+func (s *slurmWorld) smallJob(ctx context.Context, t *testing.T, w *world, partition string) (time.Duration, error) {
 	t.Helper()
 	r, err := s.bare.Run(ctx, measure.BareJobs{Name: "small", Partition: partition, Count: 1, Workers: 1, CPUs: 1, MemoryMiB: 1024, Now: partition == aside})
 	if err == nil {
