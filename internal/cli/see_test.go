@@ -111,7 +111,7 @@ func TestVeryLarge(t *testing.T) {
 	const nodes, jobs = 5000, 20000
 	path := snapshotOf(t, scene.Large(nodes, jobs))
 	start := time.Now()
-	for _, command := range []string{"status", "top", "queue", "nodes"} {
+	for _, command := range []string{"status", "queue", "nodes"} {
 		out, complaint, code := run(t, nil, "slinky", "replay", path, command, "-o", "json")
 		if code != 0 {
 			t.Fatalf("%s: %s", command, complaint)
@@ -129,7 +129,7 @@ func TestVeryLarge(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("four commands took %s", time.Since(start).Round(time.Millisecond))
+	t.Logf("three commands took %s", time.Since(start).Round(time.Millisecond))
 	if out, _, _ := run(t, nil, "slinky", "replay", path, "queue", "--limit", "5"); strings.Count(out, "\n") != 7 || !strings.Contains(out, "and 19995 more lines") {
 		t.Errorf("five lines are\n%s", out)
 	}

@@ -23,14 +23,26 @@ type still struct{ facts view.Facts }
 
 func (s still) Facts() view.Facts { return s.facts }
 
-func call(h http.Handler, method, target string, change func(*http.Request)) *http.Response {
+// answer is what came back, with its body read.
+type answer struct {
+	*httptest.ResponseRecorder
+	cookies []*http.Cookie
+}
+
+func answered(w *httptest.ResponseRecorder) answer {
+	r := w.Result()
+	defer r.Body.Close()
+	return answer{w, r.Cookies()}
+}
+
+func call(h http.Handler, method, target string, change func(*http.Request)) answer {
 	r := httptest.NewRequest(method, target, nil)
 	if change != nil {
 		change(r)
 	}
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
-	return w.Result()
+	return answered(w)
 }
 
 func TestOneTimeToken(t *testing.T) {
@@ -38,44 +50,44 @@ func TestOneTimeToken(t *testing.T) {
 	h := (&Server{Source: still{scene.Full()}, Guard: once}).Handler()
 	const home = "http://127.0.0.1:8080/"
 	token := once.Token()
-	if r := call(h, "GET", home, nil); r.StatusCode != http.StatusUnauthorized {
-		t.Errorf("without a token: %s", r.Status)
+	if r := call(h, "GET", home, nil); r.Code != http.StatusUnauthorized {
+		t.Errorf("without a token: %d", r.Code)
 	}
-	if r := call(h, "GET", home+"?token=wrong", nil); r.StatusCode != http.StatusUnauthorized {
-		t.Errorf("with another token: %s", r.Status)
+	if r := call(h, "GET", home+"?token=wrong", nil); r.Code != http.StatusUnauthorized {
+		t.Errorf("with another token: %d", r.Code)
 	}
-	if r := call(h, "GET", "http://evil.example/?token="+token, nil); r.StatusCode != http.StatusForbidden {
-		t.Errorf("under a foreign name: %s", r.Status)
+	if r := call(h, "GET", "http://evil.example/?token="+token, nil); r.Code != http.StatusForbidden {
+		t.Errorf("under a foreign name: %d", r.Code)
 	}
 	r := call(h, "GET", home+"?token="+token, nil)
-	if r.StatusCode != http.StatusSeeOther || len(r.Cookies()) != 1 || r.Header.Get("Location") != "/" {
-		t.Fatalf("with the token: %s, cookies %v", r.Status, r.Cookies())
+	if r.Code != http.StatusSeeOther || len(r.cookies) != 1 || r.Header().Get("Location") != "/" {
+		t.Fatalf("with the token: %d, cookies %v", r.Code, r.cookies)
 	}
-	c := r.Cookies()[0]
+	c := r.cookies[0]
 	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode {
 		t.Errorf("the cookie is %v", c)
 	}
-	if r := call(h, "GET", home+"?token="+token, nil); r.StatusCode != http.StatusUnauthorized {
-		t.Errorf("the token a second time: %s", r.Status)
+	if r := call(h, "GET", home+"?token="+token, nil); r.Code != http.StatusUnauthorized {
+		t.Errorf("the token a second time: %d", r.Code)
 	}
-	if r := call(h, "GET", home+"?token=", nil); r.StatusCode != http.StatusUnauthorized {
-		t.Errorf("an empty token, once it is used up: %s", r.Status)
+	if r := call(h, "GET", home+"?token=", nil); r.Code != http.StatusUnauthorized {
+		t.Errorf("an empty token, once it is used up: %d", r.Code)
 	}
 	with := func(r *http.Request) { r.AddCookie(c) }
 	for _, path := range []string{"", "app.js", "draw.js", "style.css", "api/view", "api/why?target=4708"} {
 		r := call(h, "GET", home+path, with)
-		if r.StatusCode != http.StatusOK {
-			t.Errorf("%q: %s", path, r.Status)
+		if r.Code != http.StatusOK {
+			t.Errorf("%q: %d", path, r.Code)
 		}
-		if policy := r.Header.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") {
+		if policy := r.Header().Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") {
 			t.Errorf("%q has the policy %q", path, policy)
 		}
 	}
-	if r := call(h, "POST", home+"api/view", with); r.StatusCode != http.StatusMethodNotAllowed {
-		t.Errorf("a write: %s", r.Status)
+	if r := call(h, "POST", home+"api/view", with); r.Code != http.StatusMethodNotAllowed {
+		t.Errorf("a write: %d", r.Code)
 	}
-	if r := call(h, "GET", home+"api/why?target=nope", with); r.StatusCode != http.StatusNotFound {
-		t.Errorf("of an unknown name: %s", r.Status)
+	if r := call(h, "GET", home+"api/why?target=nope", with); r.Code != http.StatusNotFound {
+		t.Errorf("of an unknown name: %d", r.Code)
 	}
 }
 
@@ -97,9 +109,9 @@ func TestPicture(t *testing.T) {
 	if len(p.Items) != linesShown || p.More != 4000-linesShown || len(p.Nodes) != 150 {
 		t.Errorf("%d lines, %d more, %d nodes", len(p.Items), p.More, len(p.Nodes))
 	}
-	again := call(h, "GET", "http://localhost/api/view", func(q *http.Request) { q.Header.Set("If-None-Match", r.Header.Get("ETag")) })
-	if again.StatusCode != http.StatusNotModified {
-		t.Errorf("what the browser has already: %s", again.Status)
+	again := call(h, "GET", "http://localhost/api/view", func(q *http.Request) { q.Header.Set("If-None-Match", r.Header().Get("ETag")) })
+	if again.Code != http.StatusNotModified {
+		t.Errorf("what the browser has already: %d", again.Code)
 	}
 }
 
@@ -123,32 +135,32 @@ func reviewed() *fake.Clientset {
 func TestTokensOfTheCluster(t *testing.T) {
 	h := (&Server{Source: still{scene.Full()}, Guard: &Reviews{Kube: reviewed()}}).Handler()
 	const home = "http://slinky.example/"
-	if r := call(h, "GET", home+"api/view", nil); r.StatusCode != http.StatusUnauthorized {
-		t.Errorf("without a token: %s", r.Status)
+	if r := call(h, "GET", home+"api/view", nil); r.Code != http.StatusUnauthorized {
+		t.Errorf("without a token: %d", r.Code)
 	}
 	for token, want := range map[string]int{"admin": http.StatusOK, "guest": http.StatusForbidden, "nobody": http.StatusForbidden, "": http.StatusForbidden} {
-		if r := call(h, "GET", home+"api/view", func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }); r.StatusCode != want {
-			t.Errorf("token %q: %s", token, r.Status)
+		if r := call(h, "GET", home+"api/view", func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }); r.Code != want {
+			t.Errorf("token %q: %d", token, r.Code)
 		}
 	}
-	login := func(token string) *http.Response {
-		r := httptest.NewRequest("POST", home+"login", strings.NewReader(url.Values{"token": {token}}.Encode()))
+	login := func(token string) answer {
+		r := httptest.NewRequest(http.MethodPost, home+"login", strings.NewReader(url.Values{"token": {token}}.Encode()))
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
-		return w.Result()
+		return answered(w)
 	}
-	if r := login("guest"); r.StatusCode != http.StatusForbidden || len(r.Cookies()) != 0 {
-		t.Errorf("a guest logs in: %s", r.Status)
+	if r := login("guest"); r.Code != http.StatusForbidden || len(r.cookies) != 0 {
+		t.Errorf("a guest logs in: %d", r.Code)
 	}
 	r := login("admin")
-	if r.StatusCode != http.StatusSeeOther || len(r.Cookies()) != 1 || strings.Contains(r.Cookies()[0].Value, "admin") {
-		t.Fatalf("admin logs in: %s, %v", r.Status, r.Cookies())
+	if r.Code != http.StatusSeeOther || len(r.cookies) != 1 || strings.Contains(r.cookies[0].Value, "admin") {
+		t.Fatalf("admin logs in: %d, %v", r.Code, r.cookies)
 	}
-	if got := call(h, "GET", home+"api/view", func(q *http.Request) { q.AddCookie(r.Cookies()[0]) }); got.StatusCode != http.StatusOK {
-		t.Errorf("with the cookie: %s", got.Status)
+	if got := call(h, "GET", home+"api/view", func(q *http.Request) { q.AddCookie(r.cookies[0]) }); got.Code != http.StatusOK {
+		t.Errorf("with the cookie: %d", got.Code)
 	}
-	if got := call(h, "GET", home+"healthz", nil); got.StatusCode != http.StatusOK {
-		t.Errorf("the probe: %s", got.Status)
+	if got := call(h, "GET", home+"healthz", nil); got.Code != http.StatusOK {
+		t.Errorf("the probe: %d", got.Code)
 	}
 }
