@@ -54,6 +54,7 @@ type world struct {
 
 	settings                      config.Config
 	keyFile                       string
+	credentials                   connect.Credentials
 	profile                       apitest.SchedulerConfig
 	admin, controllers, scheduler *restclient.Config
 	cancel                        context.CancelFunc
@@ -88,6 +89,7 @@ func newWorldOf(t *testing.T, o slurmtest.Options, version string, owners ...con
 		ManagedNodeTaint: string(corev1.TaintEffectNoExecute), PolicyConfigMap: policyConfigMap, OwnerKinds: owners,
 	}
 	w.keyFile = cluster.KeyFile
+	w.credentials = connect.Credentials{KeyFile: w.keyFile, User: "slurm"}
 	// As installed: each program acts as its own account, with the role that is generated for it.
 	w.profile = server.InstallBridge(t)
 	_, err := w.kube.CoreV1().ConfigMaps("slinky").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: policyConfigMap}}, metav1.CreateOptions{})
@@ -123,7 +125,7 @@ func (w *world) startControllers(ctx context.Context) {
 	register := metrics.In(w.controllerCounts)
 	w.running.Go(func() {
 		err := controller.Run(ctx, controller.Options{
-			Config: w.settings, Credentials: connect.Credentials{KeyFile: w.keyFile, User: "slurm"}, Kube: w.controllers,
+			Config: w.settings, Credentials: w.credentials, Kube: w.controllers,
 			MetricsAddress: "0", ProbeAddress: "0", NodeWorkers: 4, PodWorkers: 4, Log: klog.Background(),
 			Register: register,
 		})
@@ -144,14 +146,14 @@ func (w *world) startScheduler(ctx context.Context) {
 	w.write(dir, "kubeconfig", kubeconfig(w.t, w.scheduler))
 	w.write(dir, "bridge.yaml", string(bridge))
 	w.write(dir, "scheduler.yaml", w.profile.With(w.t, filepath.Join(dir, "kubeconfig"), "leaderElect: false"))
-	f := flags{config: filepath.Join(dir, "bridge.yaml"), keyFile: w.keyFile, user: "slurm", namespace: "slinky", workers: 4, giveBack: time.Second}
+	f := flags{config: filepath.Join(dir, "bridge.yaml"), keyFile: w.credentials.KeyFile, user: w.credentials.User, namespace: "slinky", workers: 4, giveBack: time.Second}
 	w.schedulerCounts = prometheus.NewRegistry()
 	f.register = metrics.In(w.schedulerCounts)
 	lead := make(chan struct{})
 	o := options.NewOptions()
 	o.ConfigFile = filepath.Join(dir, "scheduler.yaml")
 	o.SecureServing.BindPort = 0
-	cc, sched, err := app.Setup(ctx, o, app.WithPlugin(scheduler.Name, f.plugin(func(string) string { return "" }, lead)))
+	cc, sched, err := app.Setup(ctx, o, app.WithPlugin(scheduler.Name, f.plugin(w.getenv, lead)))
 	if err != nil {
 		w.t.Fatalf("set up the scheduler: %v", err)
 	}
@@ -167,6 +169,14 @@ func (w *world) startScheduler(ctx context.Context) {
 			sched.Run(ctx)
 		}
 	})
+}
+
+// getenv is the environment of the scheduler.
+func (w *world) getenv(name string) string {
+	if name == "SLURM_JWT_FILE" {
+		return w.credentials.TokenFile
+	}
+	return ""
 }
 
 // kubeconfig returns a file for what acts as c.

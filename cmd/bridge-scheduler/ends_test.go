@@ -23,19 +23,18 @@ import (
 // TestEnds follows pods and jobs to their ends between a real API server and a
 // real Slurm with its database.
 func TestEnds(t *testing.T) {
-	w := newWorldOn(t, slurmtest.Options{WithAccounting: true, Config: []string{
+	w := newWorldOn(t, slurmtest.Options{WithAccounting: true, Nodes: 1, Config: []string{
 		"PreemptType=preempt/partition_prio", "PreemptMode=CANCEL", "OverTimeLimit=0",
 		// The same nodes, for what must run now and for what gets a warning.
 		"PartitionName=urgent Nodes=ns_ext State=UP PriorityTier=10",
 		"PartitionName=patient Nodes=ns_ext State=UP PriorityTier=1 GraceTime=120",
 	}})
-	w.cluster.Run(t, "sacctmgr", "-i", "add", "account", "pods")
-	w.cluster.Run(t, "sacctmgr", "-i", "add", "user", "slurm", "account=pods")
 	for _, story := range []struct {
 		name string
 		run  func(*testing.T)
 	}{
 		{"the nodes come", w.nodesCome},
+		{"a user without an account is told so", w.withoutAccount},
 		{"how pods ended is in Slurm's accounting", w.outcomeIsAccounted},
 		{"a full cluster is explained", w.fullIsExplained},
 		{"an account's limit is explained", w.limitIsExplained},
@@ -50,6 +49,8 @@ func TestEnds(t *testing.T) {
 		{"what an uninstalled bridge leaves is removed", w.uninstalled},
 		// Late: the warning reaches no slurmd, so Slurm takes the node for dead.
 		{"preemption with grace warns the pod", w.preemptedWithGrace},
+		{"a node that doesn't respond is registered anew", w.nodeIsCured},
+		{"a sink slurmd answers for external nodes", w.sinkAnswers},
 		{"slurmrestd is reached through the API server", w.throughAPIServer},
 	} {
 		if !t.Run(story.name, func(t *testing.T) {
@@ -64,11 +65,27 @@ func TestEnds(t *testing.T) {
 func (w *world) nodesCome(t *testing.T) {
 	w.eventually(t, "Slurm has the nodes", func() error {
 		nodes, err := w.slurm.Nodes(t.Context())
-		if err == nil && len(nodes) != 3 {
-			err = fmt.Errorf("%w: %d nodes", errWait, len(nodes))
+		external := 0
+		for _, n := range nodes {
+			if n.States.Has(slurm.NodeExternal) {
+				external++
+			}
+		}
+		if err == nil && external != 3 {
+			err = fmt.Errorf("%w: %d external nodes", errWait, external)
 		}
 		return err
 	})
+}
+
+// withoutAccount has a Slurm that enforces associations and doesn't know the bridge's user.
+func (w *world) withoutAccount(t *testing.T) {
+	w.pod("stranger", nil)
+	w.says(t, "stranger", "RefusedBySlurm", "the job's user needs an account")
+	w.cluster.Run(t, "sacctmgr", "-i", "add", "account", "pods")
+	w.cluster.Run(t, "sacctmgr", "-i", "add", "user", "slurm", "account=pods")
+	w.pod("member", nil)
+	w.bound(t, "member")
 }
 
 // terminated plays the kubelet for a container that has ended.

@@ -20,6 +20,8 @@ const (
 	// The list of states doesn't tell why a job waits. Waiting jobs are read
 	// again now and then, and running ones too, as far as the load allows.
 	rereadWaiting, rereadRunning = 15 * time.Second, 5 * time.Minute
+	// watchRunning is the same for those that run, where they are watched.
+	watchRunning = 5 * time.Second
 	// quietAfter is when a cluster on which nothing changed counts as idle.
 	quietAfter = time.Minute
 
@@ -177,6 +179,12 @@ func (p *jobPoller) readChanged(ctx context.Context, changed []listed) error {
 func (c *Cache) rereadDetails(ctx context.Context) (bool, error) {
 	now := c.options.Clock.Now()
 	due := c.old(now, func(g *group) bool { return g.waiting || now.Sub(c.changedAt) < quietAfter })
+	if c.options.WatchRunning {
+		due = nil
+		if c.anyWaiting() {
+			due = c.old(now, func(g *group) bool { return !g.waiting })
+		}
+	}
 	var failure error
 	for _, id := range due[:min(len(due), max(0, c.options.Details))] {
 		if err := c.readGroup(ctx, id, c.knownStates(id)); err != nil {
@@ -188,6 +196,17 @@ func (c *Cache) rereadDetails(ctx context.Context) (bool, error) {
 		}
 	}
 	return false, failure
+}
+
+func (c *Cache) anyWaiting() bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for _, g := range c.groups {
+		if g.waiting && g.unfinished {
+			return true
+		}
+	}
+	return false
 }
 
 // postpone makes a job wait for its turn to be read again as if it had been read.
@@ -202,7 +221,7 @@ func (c *Cache) postpone(id uint32) {
 // rereadRunning is the chore that reads one job again on an idle cluster.
 func (c *Cache) rereadRunning(ctx context.Context) (bool, error) {
 	due := c.old(c.options.Clock.Now(), func(g *group) bool { return !g.waiting })
-	if len(due) == 0 || c.options.Details < 0 {
+	if len(due) == 0 || c.options.Details < 0 || c.options.WatchRunning {
 		return false, nil
 	}
 	err := c.readGroup(ctx, due[0], c.knownStates(due[0]))
@@ -227,8 +246,11 @@ func (c *Cache) old(now time.Time, pick func(*group) bool) []uint32 {
 	due := map[uint32]time.Time{}
 	for id, g := range c.groups {
 		limit := rereadRunning
-		if g.waiting {
+		switch {
+		case g.waiting:
 			limit = rereadWaiting
+		case c.options.WatchRunning:
+			limit = watchRunning
 		}
 		if g.unfinished && now.Sub(g.read) >= limit && pick(g) {
 			due[id] = g.read

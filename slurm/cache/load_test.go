@@ -168,6 +168,39 @@ func TestRefreshedJobIsReadOnce(t *testing.T) {
 	})
 }
 
+// TestRunningJobsAreWatched: while a job waits, those that run are read again for Slurm's
+// warning that they are to make room, within a bounded load; on a cluster where none waits, not at all.
+func TestRunningJobsAreWatched(t *testing.T) {
+	for _, waits := range []bool{false, true} {
+		t.Run(fmt.Sprint(waits), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newControllerFake()
+				for id := range uint32(10) {
+					f.put(id+1, "s", slurm.JobRunning)
+				}
+				if waits {
+					f.put(11, "s", slurm.JobPending)
+				}
+				c, _ := start(t, f, Options{Slow: 500 * time.Millisecond, Details: 1, WatchRunning: true, WithoutAllocations: true})
+				time.Sleep(2 * time.Minute)
+				synctest.Wait()
+				f.set(func() {
+					j := f.jobs[3]
+					j.PreemptTime = time.Now()
+					f.jobs[3] = j
+				})
+				f.counted()
+				time.Sleep(10 * time.Second)
+				synctest.Wait()
+				reads := f.counted()["job"]
+				if j, _ := c.Job(3); j.PreemptTime.IsZero() == waits || reads > 21 || !waits && reads > 0 {
+					t.Errorf("after ten seconds and %d reads the job is to make room at %v", reads, j.PreemptTime)
+				}
+			})
+		})
+	}
+}
+
 // TestDetailsAreBounded: how many jobs wait doesn't matter.
 func TestDetailsAreBounded(t *testing.T) {
 	for details, most := range map[int]int{4: 121 * 4, -1: 0} {

@@ -94,10 +94,11 @@ func View(client slurm.Client, l logr.Logger) *cache.Cache {
 	return cache.New(client, options(l))
 }
 
-// LeanView returns a view for who needs no more of jobs than their states and whose they are.
+// LeanView returns a view for who needs no more of jobs than their states, whose they
+// are, and whether those that run are to make room.
 func LeanView(client slurm.Client, l logr.Logger) *cache.Cache {
 	o := options(l)
-	o.Details, o.WithoutAllocations = -1, true
+	o.Details, o.WatchRunning, o.WithoutAllocations = 1, true, true
 	return cache.New(client, o)
 }
 

@@ -164,6 +164,9 @@ func (b *Bridge) JobChanged(ctx context.Context, id uint32) {
 	if !known {
 		return
 	}
+	if kept, ours := b.Index.Get(id); ours {
+		j = kept // with its mark, if somebody has removed that
+	}
 	mark, ours := workload.Owned(j, b.Index.Cluster())
 	c, named := workload.ParseComment(j)
 	if !named || c.Mark != nil && !ours {

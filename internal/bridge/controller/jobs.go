@@ -20,6 +20,9 @@ type jobReaper struct{ *Bridge }
 
 // Reconcile handles one job.
 func (r *jobReaper) Reconcile(ctx context.Context, id uint32) (ctrl.Result, error) {
+	if err := r.remark(ctx, id); err != nil {
+		return ctrl.Result{}, err
+	}
 	j, ok := r.Index.Get(id)
 	if !ok {
 		return ctrl.Result{}, nil

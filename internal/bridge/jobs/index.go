@@ -24,13 +24,15 @@ type Index struct {
 	byID  map[types.UID]map[uint32]bool
 	// pending counts the jobs that wait, by partition.
 	pending map[string]int
+	// unmarked are jobs whose mark somebody has removed.
+	unmarked map[uint32]bool
 }
 
 // NewIndex returns an empty index for a Kubernetes cluster.
 func NewIndex(cluster string) *Index {
 	return &Index{
 		cluster: cluster, jobs: map[uint32]slurm.Job{}, marks: map[uint32]workload.Mark{},
-		byID: map[types.UID]map[uint32]bool{}, pending: map[string]int{},
+		byID: map[types.UID]map[uint32]bool{}, pending: map[string]int{}, unmarked: map[uint32]bool{},
 	}
 }
 
@@ -70,10 +72,18 @@ func (x *Index) put(j slurm.Job) bool {
 		x.count(old, -1)
 		x.jobs[j.ID] = j
 		x.count(j, 1)
+		delete(x.unmarked, j.ID)
 		return true
 	}
 	mark, ours := workload.Owned(j, x.cluster)
+	old := x.jobs[j.ID]
 	x.drop(j.ID)
+	if !ours && lostMark(old, j) {
+		j.AdminComment = old.AdminComment
+		if mark, ours = workload.Owned(j, x.cluster); ours {
+			x.unmarked[j.ID] = !j.States.JobEnded() // one that has ended takes no comment any more
+		}
+	}
 	if !ours {
 		return false
 	}
@@ -95,6 +105,32 @@ func (x *Index) count(j slurm.Job, n int) {
 	}
 }
 
+// lostMark tells whether a job is the one that bore the bridge's mark before, and
+// somebody has overwritten it. As nobody's it would hold its nodes for ever, and its
+// pods would count as without a job.
+func lostMark(old, now slurm.Job) bool {
+	if old.SLUID == "" || old.SLUID != now.SLUID {
+		return false
+	}
+	c, other := workload.ParseComment(now)
+	return !other || c.Mark == nil
+}
+
+// Unmarked returns the jobs whose mark is to be written again, with it, by id. Until
+// that is done the index has them as they were.
+func (x *Index) Unmarked() []slurm.Job {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	var out []slurm.Job
+	for id, missing := range x.unmarked {
+		if missing {
+			out = append(out, x.jobs[id])
+		}
+	}
+	slices.SortFunc(out, byID)
+	return out
+}
+
 // Drop removes a job that Slurm doesn't know any more.
 func (x *Index) Drop(id uint32) {
 	x.mu.Lock()
@@ -110,6 +146,7 @@ func (x *Index) drop(id uint32) {
 	mark := x.marks[id]
 	delete(x.jobs, id)
 	delete(x.marks, id)
+	delete(x.unmarked, id)
 	x.count(old, -1)
 	for _, uid := range uids(mark) {
 		if delete(x.byID[uid], id); len(x.byID[uid]) == 0 {

@@ -192,7 +192,7 @@ func (s *Submitter) refused(ctx context.Context, key workload.Key, pods []*corev
 		// The job may exist although no answer came. The next full reading of jobs tells.
 		s.setUncertain(key)
 	}
-	_, holdErr := s.hold(ctx, pods, held{reason: reasonAway, text: "Slurm can't be asked now: " + err.Error()})
+	_, holdErr := s.hold(ctx, pods, held{reason: reasonAway, text: explain.Unavailable(err)})
 	return 0, errors.Join(err, holdErr)
 }
 

@@ -62,6 +62,11 @@ func (s *Submitter) keepJobs(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
+		for _, j := range s.Index.Unmarked() {
+			if err := s.Index.Remark(ctx, s.Slurm, s.View, j); err != nil && ctx.Err() == nil {
+				klog.FromContext(ctx).Error(err, "Can't give a job its mark back yet", "job", j.ID)
+			}
+		}
 		if err := s.findLost(ctx, seen); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Can't give running pods their jobs back yet")
 		}

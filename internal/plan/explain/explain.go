@@ -3,7 +3,6 @@
 package explain
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -106,18 +105,6 @@ func Reason(word string) string {
 		return "Slurm's reason is " + word
 	}
 	return fmt.Sprintf("%s (%s)", text, word)
-}
-
-// Refused is one sentence on a request that Slurm didn't take.
-func Refused(err error) string {
-	var e *slurm.Error
-	if errors.As(err, &e) && e.Text != "" {
-		if e.Code != 0 {
-			return fmt.Sprintf("Slurm refuses the job: %s (error %d)", e.Text, e.Code)
-		}
-		return "Slurm refuses the job: " + e.Text
-	}
-	return "Slurm refuses the job: " + err.Error()
 }
 
 // ReasonOf is why a job waits, in plain words, with the account or QOS whose limit it is;

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slinky-hpc/slinky/api/v1beta1"
+	"github.com/slinky-hpc/slinky/slurm"
+)
+
+// edit changes a job by hand, as an administrator does.
+func (w *world) edit(t *testing.T, id uint32, fields ...string) {
+	t.Helper()
+	w.cluster.Run(t, append([]string{"scontrol", "update", fmt.Sprintf("jobid=%d", id)}, fields...)...)
+}
+
+// queued fills the nodes, creates a pod and returns its job, which waits.
+func (w *world) queued(t *testing.T, name string) slurm.Job {
+	t.Helper()
+	for i := range 3 {
+		w.pod(fmt.Sprintf("%s-full-%d", name, i), nil)
+	}
+	for i := range 3 {
+		w.bound(t, fmt.Sprintf("%s-full-%d", name, i))
+	}
+	pod := w.pod(name, nil)
+	w.held(t, name, "QueuedInSlurm")
+	return w.only(t, pod)
+}
+
+// only returns the job of a pod that has a single one.
+func (w *world) only(t *testing.T, pod *corev1.Pod) slurm.Job {
+	t.Helper()
+	jobs, err := w.slurm.Jobs(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []slurm.Job
+	for _, j := range jobs {
+		if strings.Contains(j.AdminComment, string(pod.UID)) && !j.States.JobEnded() {
+			found = append(found, j)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("pod %s has %d jobs that have not ended: %+v", pod.Name, len(found), found)
+	}
+	return found[0]
+}
+
+// markIsRemoved has somebody overwrite what the bridge writes into its jobs. The pod
+// that runs goes on, the one that waits keeps its place, and neither has a second job.
+func (w *world) markIsRemoved(t *testing.T) {
+	waits := w.queued(t, "unmarked")
+	runs := w.bound(t, "unmarked-full-0")
+	w.kubelet(t, runs.Name, corev1.PodRunning)
+	ran := w.job(t, runs)
+	for _, j := range []slurm.Job{ran, waits} {
+		w.edit(t, j.ID, "AdminComment=", "JobName=renamed", "Comment=mine")
+	}
+	// What comes later shows that both sides have been looked at.
+	w.pod("later", nil)
+	w.held(t, "later", "QueuedInSlurm")
+	if now, err := w.get(runs.Name); err != nil || now.DeletionTimestamp != nil || now.Labels[v1beta1.LabelJobID] != fmt.Sprint(ran.ID) {
+		t.Errorf("the pod that runs is %+v, %v", now, err)
+	}
+	w.kubelet(t, runs.Name, corev1.PodSucceeded)
+	w.jobEnds(t, ran.ID)
+	if j := w.job(t, w.bound(t, "unmarked")); j.ID != waits.ID {
+		t.Errorf("the pod that waited has job %d, and had %d", j.ID, waits.ID)
+	}
+	w.eventually(t, "the job has its mark again", func() error {
+		j, err := w.slurm.Job(t.Context(), waits.ID)
+		if err == nil && j.AdminComment != waits.AdminComment {
+			err = fmt.Errorf("%w: %s %q", errWait, j.States, j.AdminComment)
+		}
+		return err
+	})
+	w.kubelet(t, "unmarked", corev1.PodSucceeded)
+	w.jobEnds(t, waits.ID)
+	if ended, err := w.slurm.Job(t.Context(), ran.ID); err != nil || ended.Comment != "mine" {
+		t.Errorf("the administrator's comment became %q, %v", ended.Comment, err)
+	}
+}
+
+// jobsAreEdited has somebody change what jobs ask for. Each has a clear sentence, and
+// nothing else is held up.
+func (w *world) jobsAreEdited(t *testing.T) {
+	j := w.queued(t, "edited")
+	w.edit(t, j.ID, "TimeLimit=77")
+	w.cluster.Run(t, "scontrol", "hold", fmt.Sprint(j.ID))
+	// Why jobs wait is asked by and by.
+	w.patiently(t, func() { w.says(t, "edited", "QueuedInSlurm", "holds it (JobHeld") })
+	// Others go on meanwhile.
+	w.pod("beside", nil)
+	w.held(t, "beside", "QueuedInSlurm")
+	w.kubelet(t, "edited-full-1", corev1.PodSucceeded)
+	w.bound(t, "beside")
+	w.cluster.Run(t, "scontrol", "release", fmt.Sprint(j.ID))
+	w.kubelet(t, "edited-full-2", corev1.PodSucceeded)
+	now := w.job(t, w.bound(t, "edited"))
+	if now.ID != j.ID || now.TimeLimit != slurm.NumberOf(77) {
+		t.Errorf("the job is %d with %v minutes, and was %d with 77", now.ID, now.TimeLimit, j.ID)
+	}
+}
