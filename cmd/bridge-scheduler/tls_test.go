@@ -135,7 +135,7 @@ func (w *world) behindTLS(t *testing.T) {
 		}
 		defer client.Close()
 		if _, err = client.JobStates(t.Context()); !errors.Is(err, slurm.ErrAuth) {
-			return fmt.Errorf("%w: %v", errWait, err)
+			return fmt.Errorf("%w: %w", errWait, err)
 		}
 		return nil
 	})

@@ -119,8 +119,11 @@ func (s *suite) await(t *testing.T) {
 	t.Helper()
 	apitest.Eventually(t, time.Minute, "the webhook refuses", func() error {
 		err := s.admin.Create(t.Context(), object(t, "NodeSet", "probe", `{"controllerRef":{"name":"c"},"template":{"spec":{"hostname":"Bad_Name"}}}`), client.DryRunAll)
-		if !apierrors.IsInvalid(err) {
-			return fmt.Errorf("a bad host name: %v", err)
+		switch {
+		case err == nil:
+			return errors.New("a bad host name was taken")
+		case !apierrors.IsInvalid(err):
+			return fmt.Errorf("a bad host name was answered with %w", err)
 		}
 		return nil
 	})
