@@ -60,3 +60,11 @@ func seconds(s float64) string {
 }
 
 func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
+
+// ofLimit is the share of a limit that this run has measured, or not when its part was left out.
+func ofLimit(rate, limit float64) string {
+	if limit <= 0 {
+		return "limit not measured"
+	}
+	return percent(rate/limit) + " of the limit"
+}
