@@ -122,6 +122,9 @@ const (
 	LabelExternalNode = "scheduler.slinky.slurm.net/external-node"
 	// AnnotationExternalNodePartitions is a comma list of Slurm partitions for an external node.
 	AnnotationExternalNodePartitions = "scheduler.slinky.slurm.net/external-node-partitions"
+	// AnnotationDeviceParts on an external node says into which parts its devices are divided,
+	// where their driver lets them be divided, as "mig-1g.5gb=4,mig-3g.20gb=1".
+	AnnotationDeviceParts = "scheduler.slinky.slurm.net/device-parts"
 	// LabelBridge is a convention of manifests, read by nobody; its usual value is "worker".
 	LabelBridge = "scheduler.slinky.slurm.net/slurm-bridge"
 

@@ -59,6 +59,7 @@ func TestBridge(t *testing.T) {
 		{"one of two schedulers is killed", w.leaderIsKilled},
 		{"a node that goes leaves Slurm", w.nodeLeaves},
 		{"devices are given as Slurm chose them", w.devicesAreGiven},
+		{"pods have claims of their own", w.podsOwnClaims},
 	} {
 		if !t.Run(story.name, func(t *testing.T) {
 			story.run(t)

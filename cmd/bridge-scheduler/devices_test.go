@@ -58,6 +58,14 @@ func (w *world) machine(t *testing.T, m *devicetest.Machine) {
 	})
 }
 
+// classOnce creates a DeviceClass where there is none of the name.
+func (w *world) classOnce(t *testing.T, name string) {
+	t.Helper()
+	if _, err := w.kube.ResourceV1().DeviceClasses().Get(t.Context(), name, metav1.GetOptions{}); err != nil {
+		w.class(t, name)
+	}
+}
+
 func (w *world) class(t *testing.T, name string) {
 	t.Helper()
 	_, err := w.kube.ResourceV1().DeviceClasses().Create(t.Context(), &resourcev1.DeviceClass{
@@ -106,8 +114,8 @@ func given(c *resourcev1.ResourceClaim) []string {
 }
 
 func (w *world) devicesAreGiven(t *testing.T) {
-	w.class(t, "dra.cpu")
-	w.class(t, "gpu.example.com")
+	w.classOnce(t, "dra.cpu")
+	w.classOnce(t, "gpu.example.com")
 	m := devicetest.New("d1", 8).Individual(devicetest.Even(2, 2, 2)).
 		Publish("gpu.example.com", 1, devicetest.GPU(0, 0), devicetest.GPU(2, 1))
 	w.machine(t, m)

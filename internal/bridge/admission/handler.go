@@ -62,7 +62,7 @@ func managedBy(c config.Config) (func(string, *corev1.Namespace) bool, error) {
 
 // facts reads what counts in a namespace.
 func (h handler) facts(ctx context.Context, namespace string) (adopt.Facts, error) {
-	f := adopt.Facts{SchedulerName: h.config.SchedulerName, Environment: h.config.Environment, Drivers: h.config.Drivers()}
+	f := adopt.Facts{SchedulerName: h.config.SchedulerName, Environment: h.config.Environment}
 	ns, err := h.rules.Namespace(ctx, namespace)
 	if err != nil {
 		return f, err

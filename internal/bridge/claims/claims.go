@@ -6,14 +6,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	resourcelisters "k8s.io/client-go/listers/resource/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/dynamic-resource-allocation/cel"
+	"k8s.io/dynamic-resource-allocation/deviceclass/extendedresourcecache"
+	"k8s.io/klog/v2"
 
 	"github.com/slinky-hpc/slinky/internal/plan/device"
 	"github.com/slinky-hpc/slinky/internal/plan/mirror"
@@ -34,6 +42,8 @@ type Config struct {
 	Client  kubernetes.Interface
 	Drivers device.Drivers
 	View    View
+	// SchedulerName is the bridge's.
+	SchedulerName string
 }
 
 // Writer writes claims. Make it with New, before the informers start.
@@ -42,13 +52,26 @@ type Writer struct {
 	nodes   corelisters.NodeLister
 	pods    corelisters.PodLister
 	classes resourcelisters.DeviceClassLister
-	claims  cache.Indexer
-	slices  cache.Indexer
+	// claims are as they were last written here or seen.
+	claims cache.MutationCache
+	slices cache.Indexer
+	// extendedNames finds the classes that serve extended resources by name.
+	extendedNames *extendedresourcecache.ExtendedResourceCache
+	expressions   *cel.Cache
+	estimates     estimates
+	// giving is held while devices are chosen and written.
+	giving sync.Mutex
 }
 
 const (
 	indexNode = "slinky-slices-by-node"
 	indexPool = "slinky-claims-by-pool"
+	// everyNode are the slices of no single node.
+	everyNode = "*"
+	// expressions is how many compiled expressions are kept.
+	expressions = 100
+	// claimTTL is how long a write is remembered that no event shows.
+	claimTTL = time.Minute
 )
 
 // New returns a writer that reads from the informers of f.
@@ -60,7 +83,10 @@ func New(f informers.SharedInformerFactory, c Config) (*Writer, error) {
 		if !ok {
 			return nil, nil
 		}
-		return device.NodesOf(s), nil
+		if nodes := device.NodesOf(s); len(nodes) > 0 {
+			return nodes, nil
+		}
+		return []string{everyNode}, nil
 	}})
 	if err != nil {
 		return nil, fmt.Errorf("index ResourceSlices: %w", err)
@@ -75,10 +101,58 @@ func New(f informers.SharedInformerFactory, c Config) (*Writer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("index ResourceClaims: %w", err)
 	}
-	return &Writer{
+	w := &Writer{
 		Config: c, nodes: f.Core().V1().Nodes().Lister(), pods: f.Core().V1().Pods().Lister(), classes: resources.DeviceClasses().Lister(),
-		claims: claims.GetIndexer(), slices: slices.GetIndexer(),
-	}, nil
+		claims: cache.NewIntegerResourceVersionMutationCache(klog.Background(), claims.GetStore(), claims.GetIndexer(), claimTTL, true),
+		slices: slices.GetIndexer(), extendedNames: extendedresourcecache.NewExtendedResourceCache(klog.Background()),
+		expressions: cel.NewCache(expressions, cel.Features{EnableConsumableCapacity: true}),
+	}
+	return w, w.watch(f)
+}
+
+// watch forgets what nodes offer when that may have changed.
+func (w *Writer) watch(f informers.SharedInformerFactory) error {
+	all := func(any) { w.estimates.forget() }
+	slice := func(obj any) {
+		if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+			obj = last.Obj
+		}
+		s, ok := obj.(*resourcev1.ResourceSlice)
+		if !ok {
+			return
+		}
+		w.estimates.forget(device.NodesOf(s)...)
+	}
+	node := func(obj any) {
+		if n, ok := obj.(*corev1.Node); ok {
+			w.estimates.forget(n.Name)
+		}
+	}
+	resources := f.Resource().V1()
+	for _, h := range []struct {
+		informer cache.SharedIndexInformer
+		handler  cache.ResourceEventHandler
+	}{
+		{resources.DeviceClasses().Informer(), w.extendedNames},
+		{resources.DeviceClasses().Informer(), cache.ResourceEventHandlerFuncs{AddFunc: all, UpdateFunc: func(_, obj any) { all(obj) }, DeleteFunc: all}},
+		{resources.ResourceSlices().Informer(), cache.ResourceEventHandlerFuncs{AddFunc: slice, UpdateFunc: func(_, obj any) { slice(obj) }, DeleteFunc: slice}},
+		{f.Core().V1().Nodes().Informer(), cache.ResourceEventHandlerFuncs{AddFunc: node, UpdateFunc: func(before, obj any) {
+			if b, ok := before.(*corev1.Node); !ok || !sameForDevices(b, obj.(*corev1.Node)) {
+				node(obj)
+			}
+		}}},
+	} {
+		if _, err := h.informer.AddEventHandler(h.handler); err != nil {
+			return fmt.Errorf("watch what nodes offer: %w", err)
+		}
+	}
+	return nil
+}
+
+// sameForDevices tells whether a node has changed in nothing that counts here.
+func sameForDevices(a, b *corev1.Node) bool {
+	return maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
+		equality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable)
 }
 
 // poolsOf returns the pools that an allocation takes devices of.
@@ -136,6 +210,15 @@ func (w *Writer) Write(ctx context.Context, pod *corev1.Pod, g placement.Grant) 
 	if !device.Asks(pod) {
 		return nil
 	}
+	refusal, err := w.Give(ctx, []*corev1.Pod{pod}, map[types.UID]placement.Grant{pod.UID: g})
+	switch {
+	case err != nil:
+		return err
+	case refusal.Why != "":
+		return fmt.Errorf("%w: %s", ErrWait, refusal.Why)
+	case len(device.Classes(pod)) == 0 || w.served(pod) != nil:
+		return nil
+	}
 	n, err := w.node(g.Node)
 	if err != nil {
 		return err
@@ -146,7 +229,7 @@ func (w *Writer) Write(ctx context.Context, pod *corev1.Pod, g placement.Grant) 
 	if err := w.known(pod); err != nil {
 		return err
 	}
-	plan, err := device.Extended(pod, n, device.Grant{Cores: g.Cores, GRES: g.GRES}, w.Drivers)
+	plan, err := device.Extended(pod, n, device.Grant{Cores: g.Cores, GRES: g.GRES, Taken: w.taken(pod)}, w.Drivers)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrWait, err)
 	}

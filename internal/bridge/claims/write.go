@@ -64,7 +64,7 @@ func (w *Writer) extended(ctx context.Context, pod *corev1.Pod, plan *device.Cla
 	if err != nil {
 		return nil, fmt.Errorf("write ResourceClaim %s/%s of pod %s: %w", want.Namespace, want.Name, pod.Name, err)
 	}
-	out, err := w.allocate(ctx, pod, have, plan.Allocation)
+	out, err := w.assign(ctx, pod, have, plan.Allocation)
 	if err != nil {
 		if failed := w.remove(ctx, have); failed != nil {
 			err = fmt.Errorf("%w; and %w", err, failed)
@@ -74,8 +74,8 @@ func (w *Writer) extended(ctx context.Context, pod *corev1.Pod, plan *device.Cla
 	return out, nil
 }
 
-// allocate writes what a claim has got, and for which pod.
-func (w *Writer) allocate(ctx context.Context, pod *corev1.Pod, claim *resourcev1.ResourceClaim, a resourcev1.AllocationResult) (*resourcev1.ResourceClaim, error) {
+// assign writes what a claim has got, and for which pod.
+func (w *Writer) assign(ctx context.Context, pod *corev1.Pod, claim *resourcev1.ResourceClaim, a resourcev1.AllocationResult) (*resourcev1.ResourceClaim, error) {
 	reserved := []resourcev1.ResourceClaimConsumerReference{{Resource: "pods", Name: pod.Name, UID: pod.UID}}
 	if had := claim.Status.Allocation; had != nil && equality.Semantic.DeepEqual(had.Devices, a.Devices) &&
 		equality.Semantic.DeepEqual(claim.Status.ReservedFor, reserved) {
@@ -89,6 +89,7 @@ func (w *Writer) allocate(ctx context.Context, pod *corev1.Pod, claim *resourcev
 	if err != nil {
 		return nil, fmt.Errorf("write the allocation of ResourceClaim %s/%s: %w", claim.Namespace, claim.Name, err)
 	}
+	w.claims.Mutation(out)
 	if out.Status.Allocation == nil || len(out.Status.Allocation.Devices.Results) != len(a.Devices.Results) {
 		return nil, fmt.Errorf("the API server dropped parts of the allocation of ResourceClaim %s/%s: "+
 			"check its feature gates, such as DRAConsumableCapacity", claim.Namespace, claim.Name)

@@ -21,7 +21,8 @@ type Nodes struct {
 	// slurmctld sends to external nodes, which is lost otherwise and makes Slurm give the node up.
 	SinkSlurmd string `json:"sinkSlurmd"`
 	// DeviceDrivers are more DRA drivers whose devices are registered with nodes, each
-	// with the name of Slurm's generic resource, as "nic".
+	// with the name of Slurm's generic resource, as "nic". "gpu:model" makes types of the
+	// devices by their attribute model, instead of the one type that is the driver.
 	DeviceDrivers map[string]string `json:"deviceDrivers"`
 }
 
@@ -46,7 +47,7 @@ func (n Nodes) Drivers() device.Drivers {
 	return d
 }
 
-var gresName = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+var gresName = regexp.MustCompile(`^[a-z][a-z0-9_]*(:[A-Za-z_][A-Za-z0-9_]*)?$`)
 
 func (n Nodes) check() []error {
 	var errs []error

@@ -27,6 +27,8 @@ const (
 	reasonAway      = "SlurmUnavailable"
 	reasonEnded     = "SlurmJobEnded"
 	reasonNoPlace   = "CannotPlace"
+	reasonClaims    = "WaitingForClaims"
+	reasonNoDevices = "DevicesNotAllocated"
 	reasonOccupied  = "NodeStillOccupied"
 	reasonAllocated = "Allocated"
 	reasonIgnored   = "IgnoredAnnotations"
@@ -103,12 +105,12 @@ func (s *Submitter) submit(ctx context.Context, o workload.Observed, step worklo
 		}
 		pods = pods[:step.Least:step.Least]
 	}
-	reqs, why, err := s.requests(g, append(slices.Clone(pods), g.Reserved...))
-	s.setBlocked(key, why.reason == reasonNoNode)
+	reqs, why, err := s.requests(ctx, g, append(slices.Clone(pods), g.Reserved...))
+	s.setBlocked(key, why.reason == reasonNoNode || why.reason == reasonClaims)
 	switch {
 	case err != nil:
 		return 0, err
-	case why.reason == reasonNoNode:
+	case why.reason == reasonNoNode, why.reason == reasonClaims:
 		_, err := s.hold(ctx, pods, why)
 		return 30 * time.Second, err
 	case why.reason != "":

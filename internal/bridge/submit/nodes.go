@@ -65,6 +65,9 @@ func (s *Submitter) nodes() (*nodeView, error) {
 	for i := range slurmNodes {
 		v.Threads[slurmNodes[i].Name] = slurmNodes[i].Threads
 	}
+	if s.Devices != nil {
+		v.Served = s.Devices.Served
+	}
 	v.softTaints = v.SoftTaints()
 	if s.nodesNow != nil {
 		v.number = s.nodesNow.number + 1

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	batchinformers "k8s.io/client-go/informers/batch/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
+	resourceinformers "k8s.io/client-go/informers/resource/v1"
 	storageinformers "k8s.io/client-go/informers/storage/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -29,6 +30,8 @@ type Sources struct {
 	Claims     coreinformers.PersistentVolumeClaimInformer
 	Volumes    coreinformers.PersistentVolumeInformer
 	Classes    storageinformers.StorageClassInformer
+	// Devices are the ResourceClaims, ResourceSlices and DeviceClasses; nil where pods get no devices.
+	Devices resourceinformers.Interface
 	// Custom reads the kinds that the API server may not have.
 	Custom *Custom
 	// Owners reads the metadata of owners that are not Jobs.
@@ -42,10 +45,14 @@ type Owners interface {
 }
 
 func (s Sources) synced() []cache.InformerSynced {
-	return []cache.InformerSynced{
+	out := []cache.InformerSynced{
 		s.Pods.Informer().HasSynced, s.Nodes.Informer().HasSynced, s.Jobs.Informer().HasSynced,
 		s.Namespaces.Informer().HasSynced, s.Claims.Informer().HasSynced, s.Volumes.Informer().HasSynced, s.Classes.Informer().HasSynced,
 	}
+	if d := s.Devices; d != nil {
+		out = append(out, d.ResourceClaims().Informer().HasSynced, d.ResourceSlices().Informer().HasSynced, d.DeviceClasses().Informer().HasSynced)
+	}
+	return out
 }
 
 const (
@@ -54,6 +61,8 @@ const (
 	indexSpeaker = "slinky-pods-by-speaker"
 	// indexForeign finds the pods on a node that the bridge didn't place.
 	indexForeign = "slinky-foreign-pods-by-node"
+	// indexClaims finds the pods without a node by the ResourceClaims that they name.
+	indexClaims = "slinky-pods-by-claim"
 	// indexAverse finds the pods that keep others away.
 	indexAverse = "slinky-averse"
 )
@@ -81,6 +90,7 @@ func (s *Submitter) watch() error {
 			return nil, nil
 		},
 		indexPlaced: s.placedOn,
+		indexClaims: s.claimsOf,
 		indexForeign: func(obj any) ([]string, error) {
 			if pod, ok := obj.(*corev1.Pod); ok && s.foreign(pod) {
 				return []string{pod.Spec.NodeName}, nil
@@ -97,10 +107,7 @@ func (s *Submitter) watch() error {
 	if err != nil {
 		return fmt.Errorf("index pods: %w", err)
 	}
-	handlers := []struct {
-		informer cache.SharedIndexInformer
-		handler  cache.ResourceEventHandler
-	}{
+	handlers := []watched{
 		{s.Sources.Pods.Informer(), s.podHandler()},
 		{s.Sources.Jobs.Informer(), cache.ResourceEventHandlerFuncs{UpdateFunc: s.jobOwnerChanged}},
 		{s.Sources.Nodes.Informer(), cache.ResourceEventHandlerFuncs{
@@ -112,6 +119,9 @@ func (s *Submitter) watch() error {
 			AddFunc:    func(any) { s.retryBlocked() },
 			UpdateFunc: s.claimChanged,
 		}},
+	}
+	if d := s.Sources.Devices; d != nil {
+		handlers = append(handlers, s.deviceHandlers(d)...)
 	}
 	if c := s.Sources.Custom; c != nil {
 		c.podGroups.changed = func(_, now any) { s.enqueueGroup(workload.KindPodGroup, now) }
@@ -127,6 +137,12 @@ func (s *Submitter) watch() error {
 		}
 	}
 	return nil
+}
+
+// watched is an informer with who has its events.
+type watched struct {
+	informer cache.SharedIndexInformer
+	handler  cache.ResourceEventHandler
 }
 
 func (s *Submitter) podHandler() cache.ResourceEventHandler {

@@ -53,6 +53,13 @@ func (s *Submitter) place(ctx context.Context, key workload.Key, step workload.S
 		_, err := s.hold(ctx, step.Pods, held{reason: reasonOccupied, text: fmt.Sprintf("Slurm job %d has node %s, and Kubernetes has %s", step.Job.ID, node, why)})
 		return clashRetry, err
 	}
+	refusal, err := s.withDevices(ctx, step, placed)
+	if err != nil {
+		return 0, err
+	}
+	if refusal.Why != "" {
+		return s.withoutDevices(ctx, step, placed, refusal)
+	}
 	job := s.memberships(step, layout, placed)
 	slots := make(chan struct{}, patchers)
 	errs := make([]error, len(step.Pods))

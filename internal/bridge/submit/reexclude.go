@@ -67,7 +67,7 @@ func (s *Submitter) reexclude(ctx context.Context, o workload.Observed, step wor
 		return nil
 	}
 	workload.ByRank(pods)
-	req, why, err := s.request(o.Group, pods)
+	req, why, err := s.request(ctx, o.Group, pods)
 	if err != nil || why.reason != "" {
 		return err // the job waits for what may come again
 	}

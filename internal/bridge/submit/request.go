@@ -21,7 +21,7 @@ type planned struct {
 }
 
 // request plans the job; held tells why there can't be one.
-func (s *Submitter) request(g workload.Group, pods []*corev1.Pod) (planned, held, error) {
+func (s *Submitter) request(ctx context.Context, g workload.Group, pods []*corev1.Pod) (planned, held, error) {
 	p := planned{}
 	nodes, err := s.nodes()
 	if err != nil {
@@ -33,6 +33,13 @@ func (s *Submitter) request(g workload.Group, pods []*corev1.Pod) (planned, held
 	}
 	f := nodes.feasible(pods, storage{s.Sources.Claims, s.Sources.Volumes, s.Sources.Classes}, workload.Partition(g, s.Policy))
 	f = s.without(s.served(f, pods), g.Key)
+	f, missing, err := s.claimed(ctx, f, pods)
+	switch {
+	case err != nil:
+		return p, held{}, err
+	case missing != "":
+		return p, held{reason: reasonClaims, text: missing, warn: true}, nil
+	}
 	social := slices.ContainsFunc(pods, workload.Social) || s.averse()
 	particular := nodes.softTaints || slices.ContainsFunc(pods, workload.Particular)
 	var o workload.Others
@@ -105,7 +112,7 @@ func (s *Submitter) askNow(ctx context.Context, p planned) (uint32, error) {
 // askAll asks for one job that starts at once, for all members that there are where fewer
 // could start. It returns 0 where there can't be such a one.
 func (s *Submitter) askAll(ctx context.Context, g workload.Group, pods []*corev1.Pod) (uint32, []planned, error) {
-	p, why, err := s.request(g, pods)
+	p, why, err := s.request(ctx, g, pods)
 	if err != nil || why.reason != "" {
 		return 0, nil, err
 	}
@@ -117,7 +124,7 @@ func (s *Submitter) askAll(ctx context.Context, g workload.Group, pods []*corev1
 // the refusal of the job before where there can't be such a one.
 func (s *Submitter) askAlike(ctx context.Context, g workload.Group, pods []*corev1.Pod, refusal error) (uint32, []planned, error) {
 	g.Shapes = false
-	reqs, why, err := s.requests(g, pods)
+	reqs, why, err := s.requests(ctx, g, pods)
 	if err == nil && why.reason != "" {
 		err = refusal
 	}
@@ -129,12 +136,12 @@ func (s *Submitter) askAlike(ctx context.Context, g workload.Group, pods []*core
 }
 
 // requests plans the job, with a request for each of its components; held tells why there can't be one.
-func (s *Submitter) requests(g workload.Group, pods []*corev1.Pod) ([]planned, held, error) {
+func (s *Submitter) requests(ctx context.Context, g workload.Group, pods []*corev1.Pod) ([]planned, held, error) {
 	workload.ByRank(pods)
 	parts := workload.Components(g, pods)
 	reqs := make([]planned, 0, len(parts))
 	for _, part := range parts {
-		p, why, err := s.request(g, part)
+		p, why, err := s.request(ctx, g, part)
 		if err != nil || why.reason != "" {
 			return nil, why, err
 		}

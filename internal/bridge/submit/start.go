@@ -78,13 +78,15 @@ func Start(ctx context.Context, h Handle, o Options) (*scheduler.Plugin, error) 
 	}
 	view := connect.View(slurm, klog.FromContext(ctx))
 	table := scheduler.NewTable()
-	devices, err := claims.New(factory, claims.Config{Client: client, Drivers: o.Config.Drivers(), View: view})
+	devices, err := claims.New(factory, claims.Config{
+		Client: client, Drivers: o.Config.Drivers(), View: view, SchedulerName: o.Config.SchedulerName,
+	})
 	if err != nil {
 		return nil, err
 	}
 	s, err := New(Config{
 		SchedulerName: o.Config.SchedulerName, Kinds: kindsOf(o.Config),
-		Policy: workload.Policy{Cluster: cluster, Partition: o.Config.Partition, MCSLabel: o.Config.MCSLabel, ShareNodes: o.Config.ShareNodes},
+		Policy: workload.Policy{Cluster: cluster, Partition: o.Config.Partition, MCSLabel: o.Config.MCSLabel, ShareNodes: o.Config.ShareNodes, Drivers: o.Config.Drivers()},
 		Slurm:  slurm, View: view, Index: jobs.NewIndex(cluster), Table: table, Client: client, Devices: devices,
 		Events: h.EventRecorder(), Sources: sources, Rules: rules, Workers: o.Workers, Now: time.Now,
 		Activate: activator(ctx, h), Counts: counts, GiveBack: o.GiveBack,
@@ -160,7 +162,7 @@ func sourcesOf(f informers.SharedInformerFactory, kube *restclient.Config, clien
 	return Sources{
 		Pods: f.Core().V1().Pods(), Nodes: f.Core().V1().Nodes(), Jobs: f.Batch().V1().Jobs(),
 		Namespaces: f.Core().V1().Namespaces(), Claims: f.Core().V1().PersistentVolumeClaims(),
-		Volumes: f.Core().V1().PersistentVolumes(), Classes: f.Storage().V1().StorageClasses(),
+		Volumes: f.Core().V1().PersistentVolumes(), Classes: f.Storage().V1().StorageClasses(), Devices: f.Resource().V1(),
 		Custom: NewCustom(custom, client.Discovery()),
 		Owners: NewMetadataOwners(owners, client.Discovery(), ownerResources(c), time.Now),
 	}, nil

@@ -251,6 +251,10 @@ func (s *Submitter) pass(ctx context.Context, key workload.Key) (again time.Dura
 	for _, o := range observed {
 		for _, step := range workload.Next(o) {
 			queued = queued || step.Kind == workload.StepQueued
+			if err := s.loosen(ctx, step); err != nil {
+				errs = append(errs, err)
+				continue
+			}
 			after, err := s.act(ctx, o, step)
 			errs = append(errs, err)
 			again = sooner(again, after)

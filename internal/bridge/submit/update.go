@@ -20,8 +20,8 @@ import (
 func (s *Submitter) update(ctx context.Context, o workload.Observed, step workload.Step) (time.Duration, error) {
 	pods := append(slices.Clone(step.Pods), o.Group.Reserved...)
 	workload.ByRank(pods)
-	req, why, err := s.request(jobGroup(o.Group, step), pods)
-	s.setBlocked(o.Group.Key, why.reason == reasonNoNode)
+	req, why, err := s.request(ctx, jobGroup(o.Group, step), pods)
+	s.setBlocked(o.Group.Key, why.reason == reasonNoNode || why.reason == reasonClaims)
 	if err != nil || why.reason != "" {
 		_, holdErr := s.hold(ctx, step.Pods, why)
 		return 30 * time.Second, errors.Join(err, holdErr)

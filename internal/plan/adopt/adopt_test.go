@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/slinky-hpc/slinky/internal/plan/device"
 	"github.com/slinky-hpc/slinky/internal/plan/policy"
 )
 
@@ -17,7 +16,7 @@ const ours = "slurm-bridge-scheduler"
 
 func facts(managed bool) Facts {
 	return Facts{
-		SchedulerName: ours, Managed: managed, Environment: "none", Drivers: device.Known(),
+		SchedulerName: ours, Managed: managed, Environment: "none",
 		Rules: policy.For(policy.Settings{}, "ns", map[string]string{"slurmjob-allowed.slinky.slurm.net/account": "physics"}, nil),
 	}
 }

@@ -10,7 +10,6 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
-	"github.com/slinky-hpc/slinky/internal/plan/device"
 	"github.com/slinky-hpc/slinky/internal/plan/environment"
 	"github.com/slinky-hpc/slinky/internal/plan/workload"
 )
@@ -133,17 +132,11 @@ func (v *Verdict) devices(pod *corev1.Pod, annotations map[string]string, f Fact
 		v.refuse("annotation %s contradicts %s of pod %s, which says the number of CPUs", key, workload.ResourceCPUClass, nameOf(pod))
 	}
 	for _, name := range slices.Sorted(maps.Keys(asked)) {
-		class, ok := strings.CutPrefix(string(name), resourcev1.ResourceDeviceClassPrefix)
-		if !ok || name == workload.ResourceCPUClass {
+		if !strings.HasPrefix(string(name), resourcev1.ResourceDeviceClassPrefix) || name == workload.ResourceCPUClass {
 			continue
 		}
 		if key := v1beta1.AnnotationGRES; annotations[key] != "" {
 			v.refuse("annotation %s contradicts %s of pod %s, which says the number of devices", key, name, nameOf(pod))
-		}
-		if _, ok := f.Drivers[class]; !ok {
-			all := append(slices.Collect(maps.Keys(f.Drivers)), device.DriverCPU)
-			slices.Sort(all)
-			v.refuse("pod %s asks for devices of class %s; the bridge knows %s", nameOf(pod), class, strings.Join(all, ", "))
 		}
 	}
 }

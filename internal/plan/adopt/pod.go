@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
-	"github.com/slinky-hpc/slinky/internal/plan/device"
 	"github.com/slinky-hpc/slinky/internal/plan/environment"
 	"github.com/slinky-hpc/slinky/internal/plan/policy"
 	"github.com/slinky-hpc/slinky/internal/plan/workload"
@@ -24,8 +23,6 @@ type Facts struct {
 	Rules   policy.Rules
 	// Environment lists what containers are told where the pod doesn't say it.
 	Environment string
-	// Drivers are those whose devices the bridge can find; a class bears its driver's name.
-	Drivers device.Drivers
 }
 
 // Ours tells whether the bridge answers for a pod: all of managed namespaces but those that

@@ -19,6 +19,8 @@ type Grant struct {
 	// Cores are Slurm's abstract numbers.
 	Cores []int
 	GRES  []slurm.GRESAllocation
+	// Taken are the devices of it that are spoken for.
+	Taken map[ID]bool
 }
 
 // Claim is a ResourceClaim that is written already allocated.
@@ -29,8 +31,8 @@ type Claim struct {
 	Mappings []corev1.ContainerExtendedResourceRequest
 }
 
-// classOf returns the device class that an extended resource stands for.
-func classOf(name corev1.ResourceName) (string, bool) {
+// classOfResource returns the device class that an extended resource names.
+func classOfResource(name corev1.ResourceName) (string, bool) {
 	return strings.CutPrefix(string(name), resourcev1.ResourceDeviceClassPrefix)
 }
 
@@ -38,15 +40,28 @@ func resourceOfClass(class string) corev1.ResourceName {
 	return corev1.ResourceName(resourcev1.ResourceDeviceClassPrefix + class)
 }
 
-// Asks tells whether a pod asks for devices by the extended resources of their classes.
-func Asks(pod *corev1.Pod) bool { return len(Classes(pod)) > 0 }
+// Asks tells whether a pod may need a claim: it names claims, or asks for extended
+// resources, which a device class may serve.
+func Asks(pod *corev1.Pod) bool {
+	if len(pod.Spec.ResourceClaims) > 0 {
+		return true
+	}
+	return slices.ContainsFunc(containers(pod), func(c container) bool {
+		for name, q := range c.Resources.Requests {
+			if q.Sign() > 0 && strings.Contains(string(name), "/") && !strings.HasPrefix(string(name), "kubernetes.io/") {
+				return true
+			}
+		}
+		return false
+	})
+}
 
 // Classes returns the device classes that a pod's extended resources name, sorted.
 func Classes(pod *corev1.Pod) []string {
 	classes := map[string]bool{}
 	for _, c := range containers(pod) {
 		for name, q := range c.Resources.Requests {
-			if class, ok := classOf(name); ok && !q.IsZero() {
+			if class, ok := classOfResource(name); ok && !q.IsZero() {
 				classes[class] = true
 			}
 		}
@@ -74,7 +89,7 @@ func LacksCPUs(published []*resourcev1.ResourceSlice, cpus int) string {
 		if s.Spec.Driver != DriverCPU || len(s.Spec.Devices) == 0 {
 			continue
 		}
-		if _, group := s.Spec.Devices[0].Capacity[capacityCPU]; !group && cpus > resourcev1.AllocationResultsMaxSize {
+		if _, group := s.Spec.Devices[0].Capacity[CapacityCPU]; !group && cpus > resourcev1.AllocationResultsMaxSize {
 			return fmt.Sprintf("the CPU driver publishes single CPUs, of which a claim holds %d", resourcev1.AllocationResultsMaxSize)
 		}
 		return ""
@@ -126,7 +141,7 @@ func Extended(pod *corev1.Pod, n Node, g Grant, drivers Drivers) (*Claim, error)
 	}
 	b := newBuilder(pod, n, g)
 	for _, class := range classes {
-		kind, ok := drivers[class]
+		kind, ok := drivers.Kind(class)
 		switch {
 		case class == DriverCPU:
 			continue // once it is known which devices they should be near
@@ -312,58 +327,24 @@ func selector(driver string, devices []Device) string {
 	return fmt.Sprintf("device.attributes['%s'].%s in [%s]", driver, attribute, strings.Join(values, ", "))
 }
 
-// granted returns the devices of a driver that Slurm's indexes stand for.
+// granted returns the devices of a driver that Slurm's indexes stand for, those that are
+// near each other first.
 func (b *builder) granted(driver, kind string) ([]Device, string, error) {
-	first, r := 0, (*Resource)(nil)
-	for i := range b.node.Resources {
-		if res := &b.node.Resources[i]; res.Name == kind {
-			if res.Type == driver {
-				r = res
-				break
-			}
-			first += res.Count
-		}
-	}
-	if r == nil || len(r.Devices) == 0 {
+	at := slices.IndexFunc(b.node.Resources, func(r Resource) bool { return r.Name == kind && r.Type == driver && len(r.Devices) > 0 })
+	if at < 0 {
 		return nil, "", fmt.Errorf("driver %s publishes no devices on node %s", driver, b.node.Name)
 	}
-	var out []Device
-	counted := 0
-	for _, g := range b.grant.GRES {
-		if g.Name != kind || g.Type != "" && g.Type != driver {
-			continue
-		}
-		for _, i := range g.Indexes {
-			if i >= first && i < first+r.Count {
-				out = append(out, r.Devices[i-first])
-			}
-		}
-		if len(g.Indexes) == 0 {
-			counted += int(g.Count)
-		}
+	r := &b.node.Resources[at]
+	out, counted := b.node.given(b.grant, r)
+	if counted > 0 {
+		return nil, "", fmt.Errorf("Slurm gave pod %s %d of %s on node %s without saying which; ask for the whole node, or use Slurm 26.05 or newer",
+			b.pod.Name, counted, driver, b.node.Name)
 	}
-	if counted == 0 {
-		return out, r.pool, nil
-	}
-	// Slurm counts without saying which. It doesn't matter which where the job has all.
-	if counted >= r.Count || b.wholeNode() {
-		return r.Devices, r.pool, nil
-	}
-	return nil, "", fmt.Errorf("Slurm gave pod %s %d of %s on node %s without saying which; ask for the whole node, or use Slurm 26.05 or newer",
-		b.pod.Name, counted, driver, b.node.Name)
-}
-
-// wholeNode tells whether the grant has all cores of the node.
-func (b *builder) wholeNode() bool {
-	if b.node.CPUs == nil {
-		return false
-	}
-	for i, core := range b.node.CPUs.Cores {
-		if len(core.CPUs) > 0 && !slices.Contains(b.grant.Cores, i) {
-			return false
-		}
-	}
-	return true
+	out = slices.DeleteFunc(slices.Clone(out), func(d Device) bool { return b.grant.Taken[ID{r.driver, r.pool, d.Name}] })
+	order := b.node.together(b.grant)
+	rank := func(d Device) int { return slices.Index(order, ID{r.driver, r.pool, d.Name}) }
+	slices.SortStableFunc(out, func(x, y Device) int { return rank(x) - rank(y) })
+	return out, r.pool, nil
 }
 
 // resourceQuantity is an amount of a capacity.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -64,24 +65,30 @@ func (b *builder) cpus() error {
 
 // cores returns the granted cores, those near the chosen devices first.
 func (b *builder) cores() ([]Core, error) {
-	near := func(i int) int {
-		for _, d := range b.chosen {
-			if d.First >= 0 && i >= d.First && i <= d.Last {
-				return 0
-			}
-		}
-		return 1
-	}
 	numbers := slices.Clone(b.grant.Cores)
-	slices.SortStableFunc(numbers, func(x, y int) int { return near(x) - near(y) })
+	slices.SortStableFunc(numbers, func(x, y int) int { return distance(b.chosen, x) - distance(b.chosen, y) })
 	var out []Core
 	for _, i := range numbers {
 		if i < 0 || i >= len(b.node.CPUs.Cores) || len(b.node.CPUs.Cores[i].CPUs) == 0 {
 			return nil, fmt.Errorf("Slurm gave core %d of node %s, which its driver doesn't publish", i, b.node.Name)
 		}
-		out = append(out, b.node.CPUs.Cores[i])
+		if core := b.node.CPUs.Cores[i]; !slices.ContainsFunc(core.CPUs, b.spoken) {
+			out = append(out, core)
+		}
 	}
 	return out, nil
+}
+
+// spoken tells whether another claim of the pod has a CPU.
+func (b *builder) spoken(c CPU) bool { return b.grant.Taken[cpuID(b.node.CPUs, c)] }
+
+// cpuID names a CPU: by its device, or within the group that it is in.
+func cpuID(of *CPUs, c CPU) ID {
+	id := ID{DriverCPU, of.pool, c.Device}
+	if of.Grouped {
+		id.Device += "/" + strconv.Itoa(c.ID)
+	}
+	return id
 }
 
 // addCPUs writes requests for exact CPUs: one for single CPUs, or one for each group that they are in.
@@ -116,13 +123,13 @@ func (b *builder) addGroup(request, group string, ids []int) {
 	consumed := quantity(len(ids))
 	b.out.Requests = append(b.out.Requests, resourcev1.DeviceRequest{Name: request, Exactly: &resourcev1.ExactDeviceRequest{
 		DeviceClassName: DriverCPU, AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1,
-		Capacity: &resourcev1.CapacityRequirements{Requests: map[resourcev1.QualifiedName]resourceQuantity{capacityCPU: consumed}},
+		Capacity: &resourcev1.CapacityRequirements{Requests: map[resourcev1.QualifiedName]resourceQuantity{CapacityCPU: consumed}},
 	}})
 	share := shareID(b.pod.UID, request)
 	d := &b.out.Allocation.Devices
 	d.Results = append(d.Results, resourcev1.DeviceRequestAllocationResult{
 		Request: request, Driver: DriverCPU, Pool: b.node.CPUs.pool, Device: group, ShareID: &share,
-		ConsumedCapacity: map[resourcev1.QualifiedName]resourceQuantity{capacityCPU: consumed},
+		ConsumedCapacity: map[resourcev1.QualifiedName]resourceQuantity{CapacityCPU: consumed},
 	})
 	if slices.Contains(ids, -1) {
 		return // the driver chooses within the group

@@ -14,8 +14,8 @@ import (
 // DriverCPU is the CPU driver and its device class.
 const DriverCPU = "dra.cpu"
 
-// capacityCPU is how many CPUs a device of the CPU driver's grouped mode has.
-const capacityCPU = resourcev1.QualifiedName(DriverCPU + "/cpu")
+// CapacityCPU is how many CPUs a device of the CPU driver's grouped mode has.
+const CapacityCPU = resourcev1.QualifiedName(DriverCPU + "/cpu")
 
 // CPUs are a machine's processors as Slurm counts them: Sockets alike, with
 // CoresPerSocket cores of Threads threads.
@@ -88,7 +88,7 @@ func cpusOf(p pool, node *corev1.Node) (*CPUs, string) {
 	var cores []rawCore
 	grouped := false
 	for _, d := range p.devices {
-		if _, ok := d.Capacity[capacityCPU]; ok {
+		if _, ok := d.Capacity[CapacityCPU]; ok {
 			grouped = true
 		}
 	}
@@ -198,7 +198,7 @@ func groupedCores(p pool, node *corev1.Node) ([]rawCore, string) {
 	var groups []group
 	for _, d := range p.devices {
 		a := attributes{p.driver, d.Attributes}
-		capacity := d.Capacity[capacityCPU].Value
+		capacity := d.Capacity[CapacityCPU].Value
 		count := int(capacity.Value())
 		if count < 1 || count >= maxID {
 			continue

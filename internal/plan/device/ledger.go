@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -78,4 +79,22 @@ func cpusIn(a resourcev1.AllocationResult) map[string][]int {
 		}
 	}
 	return out
+}
+
+// Take adds what an allocation has to devices that are spoken for: devices, and CPUs within groups.
+func Take(a resourcev1.AllocationResult, into map[ID]bool) {
+	for _, r := range a.Devices.Results {
+		if r.ShareID == nil && (r.AdminAccess == nil || !*r.AdminAccess) {
+			into[ID{r.Driver, r.Pool, r.Device}] = true
+		}
+	}
+	cpus := cpusIn(a)
+	for _, r := range a.Devices.Results {
+		if r.Driver != DriverCPU || r.ShareID == nil {
+			continue
+		}
+		for _, id := range cpus[r.Pool] {
+			into[ID{DriverCPU, r.Pool, r.Device + "/" + strconv.Itoa(id)}] = true
+		}
+	}
 }

@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+
+	"github.com/slinky-hpc/slinky/api/v1beta1"
 )
 
 // Node is what a Kubernetes node has for jobs.
@@ -52,9 +54,8 @@ func Of(node *corev1.Node, published []*resourcev1.ResourceSlice, drivers Driver
 	}
 	for _, driver := range drivers.sortedDrivers() {
 		if p, ok := pools[driver]; ok {
-			if r, some := resourceOf(p, drivers[driver], n.CPUs); some {
-				n.Resources = append(n.Resources, r)
-			}
+			p.devices = apart(p, node.Annotations[v1beta1.AnnotationDeviceParts])
+			n.Resources = append(n.Resources, resourcesOf(p, drivers, n.CPUs)...)
 		}
 	}
 	n.Resources = append(n.Resources, pluginResources(node, n.Resources)...)
@@ -91,9 +92,9 @@ func (n Node) Drivers() []string {
 	}
 	for _, r := range n.Resources {
 		if len(r.Devices) > 0 {
-			out = append(out, r.Type)
+			out = append(out, r.driver)
 		}
 	}
 	slices.Sort(out)
-	return out
+	return slices.Compact(out)
 }

@@ -14,6 +14,8 @@ import (
 type pool struct {
 	driver, name string
 	devices      []resourcev1.Device
+	// counters are what devices that are parts of one another share.
+	counters []resourcev1.CounterSet
 	// whole is false while slices of the newest generation are missing.
 	whole bool
 }
@@ -41,6 +43,7 @@ func poolsOf(node string, all []*resourcev1.ResourceSlice) []pool {
 		slices.SortFunc(parts, func(a, b *resourcev1.ResourceSlice) int { return cmp.Compare(a.Name, b.Name) })
 		seen := map[string]bool{}
 		for _, s := range parts {
+			p.counters = append(p.counters, s.Spec.SharedCounters...)
 			for _, d := range s.Spec.Devices {
 				if on(node, s, d) && !seen[d.Name] {
 					seen[d.Name] = true

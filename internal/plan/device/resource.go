@@ -13,8 +13,23 @@ import (
 )
 
 // Drivers are the DRA drivers whose devices are Slurm's generic resources, each
-// with the name of the resource, as "gpu".
+// with the name of the resource, as "gpu". "gpu:model" divides the devices into types by
+// their attribute of that name; all are of one type, the driver, without it.
 type Drivers map[string]string
+
+// Kind returns the name of the resource that a driver's devices are, false for a driver
+// that Slurm knows nothing of.
+func (d Drivers) Kind(driver string) (string, bool) {
+	kind, ok := d[driver]
+	kind, _, _ = strings.Cut(kind, ":")
+	return kind, ok
+}
+
+// divides returns the attribute that makes types of a driver's devices, "" for none.
+func (d Drivers) divides(driver string) string {
+	_, attribute, _ := strings.Cut(d[driver], ":")
+	return attribute
+}
 
 // Drivers of GPUs that are known. A class of a driver bears its name.
 const (
@@ -27,12 +42,13 @@ func Known() Drivers { return Drivers{DriverNVIDIA: "gpu", DriverExample: "gpu"}
 
 // Resource is the devices of one type of a generic resource on a node.
 type Resource struct {
-	// Name and Type are Slurm's: the type of a driver's devices is the driver.
+	// Name and Type are Slurm's: the type of a driver's devices is the driver, but for
+	// parts of a GPU and where an attribute makes types.
 	Name, Type string
 	// Count is how many there are. Where kubelet's device plugin hands them out, Devices is empty.
-	Count   int
-	Devices []Device
-	pool    string
+	Count        int
+	Devices      []Device
+	driver, pool string
 }
 
 // Device is one device. Its place in a Resource's list is its index in Slurm.
@@ -41,18 +57,21 @@ type Device struct {
 	// First and Last are the abstract numbers of the cores near it, -1 where that isn't known.
 	First, Last int
 	index       int
+	place       place
 }
 
 var nvidiaName = regexp.MustCompile(`^gpu-(0|[1-9][0-9]{0,4})$`)
 
-// resourceOf reads the pool of a driver. Devices that can't be numbered are left out.
-func resourceOf(p pool, name string, cpus *CPUs) (Resource, bool) {
-	r := Resource{Name: name, Type: p.driver, pool: p.name}
+// resourcesOf reads the pool of a driver: a resource for each type of device, the one
+// that bears the driver's name first. Devices that can't be numbered are left out.
+func resourcesOf(p pool, drivers Drivers, cpus *CPUs) []Resource {
+	name, _ := drivers.Kind(p.driver)
+	types := map[string]*Resource{}
 	for _, d := range p.devices {
 		a := attributes{p.driver, d.Attributes}
 		index, ok := a.number("index")
-		if p.driver == DriverNVIDIA {
-			// Partitions of a GPU are other devices, with a class of their own.
+		kind := typeOf(p.driver, drivers.divides(p.driver), a)
+		if p.driver == DriverNVIDIA && kind == p.driver {
 			m := nvidiaName.FindStringSubmatch(d.Name)
 			if m == nil {
 				continue
@@ -61,15 +80,43 @@ func resourceOf(p pool, name string, cpus *CPUs) (Resource, bool) {
 		} else if !ok {
 			_, index = numbered(d.Name)
 		}
-		dev := Device{Name: d.Name, index: index}
-		dev.First, dev.Last = near(placeOf(a), cpus)
-		r.Devices = append(r.Devices, dev)
+		dev := Device{Name: d.Name, index: index, place: placeOf(a)}
+		dev.First, dev.Last = near(dev.place, cpus)
+		if types[kind] == nil {
+			types[kind] = &Resource{Name: name, Type: kind, driver: p.driver, pool: p.name}
+		}
+		types[kind].Devices = append(types[kind].Devices, dev)
 	}
-	slices.SortFunc(r.Devices, func(a, b Device) int {
-		return cmp.Or(cmp.Compare(a.index, b.index), cmp.Compare(a.Name, b.Name))
+	var out []Resource
+	for _, r := range types {
+		slices.SortFunc(r.Devices, func(a, b Device) int {
+			return cmp.Or(cmp.Compare(a.index, b.index), cmp.Compare(a.Name, b.Name))
+		})
+		r.Count = len(r.Devices)
+		out = append(out, *r)
+	}
+	slices.SortFunc(out, func(a, b Resource) int {
+		if own := a.Type == p.driver; own != (b.Type == p.driver) {
+			return map[bool]int{true: -1, false: 1}[own]
+		}
+		return cmp.Compare(a.Type, b.Type)
 	})
-	r.Count = len(r.Devices)
-	return r, r.Count > 0
+	return out
+}
+
+var unprintable = regexp.MustCompile(`[^A-Za-z0-9_.-]`)
+
+// typeOf returns the type of a device in Slurm.
+func typeOf(driver, divides string, a attributes) string {
+	if a.text("type") == "mig" && a.text("profile") != "" {
+		return "mig-" + unprintable.ReplaceAllString(a.text("profile"), "_")
+	}
+	if divides != "" {
+		if word := unprintable.ReplaceAllString(a.text(divides), "_"); wordPattern.MatchString(word) {
+			return word
+		}
+	}
+	return driver
 }
 
 // near returns the first and the last core near a place: those of its PCIe root,
@@ -101,10 +148,12 @@ func near(p place, cpus *CPUs) (first, last int) {
 	return -1, -1
 }
 
+type plugin struct{ resource, driver, label string }
+
 // plugins are the extended resources of device plugins that count as Slurm's gpu,
 // with the driver that publishes the same devices where it is used instead, and
 // the node's label for their model.
-var plugins = []struct{ resource, driver, label string }{
+var plugins = []plugin{
 	{"nvidia.com/gpu", DriverNVIDIA, "nvidia.com/gpu.product"},
 	{"amd.com/gpu", "gpu.amd.com", "amd.com/gpu.product-name"},
 }
@@ -117,7 +166,7 @@ func pluginResources(node *corev1.Node, have []Resource) []Resource {
 	for _, p := range plugins {
 		q := node.Status.Allocatable[corev1.ResourceName(p.resource)]
 		n := q.Value()
-		if n < 1 || n >= maxID || slices.ContainsFunc(have, func(r Resource) bool { return r.Type == p.driver }) {
+		if n < 1 || n >= maxID || slices.ContainsFunc(have, func(r Resource) bool { return r.driver == p.driver }) {
 			continue
 		}
 		r := Resource{Name: "gpu", Count: int(n)}

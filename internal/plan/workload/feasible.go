@@ -6,11 +6,13 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/component-helpers/resource"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
+	"github.com/slinky-hpc/slinky/internal/plan/device"
 )
 
 // demands is one pod's demands, prepared once for many nodes.
@@ -19,15 +21,22 @@ type demands struct {
 	affinity nodeaffinity.RequiredNodeAffinity
 	requests corev1.ResourceList
 	volumes  []*nodeaffinity.NodeSelector
+	// elsewhere are resources that a node may have in ResourceSlices, not in its allocatable.
+	elsewhere []corev1.ResourceName
 	// broken is why no node can be used at all.
 	broken string
 }
 
-func newDemands(pod *corev1.Pod, v Volumes) demands {
+func newDemands(pod *corev1.Pod, v Volumes, served func(*corev1.Pod, corev1.ResourceName) bool) demands {
 	c := demands{
 		pod: pod, affinity: nodeaffinity.GetRequiredNodeAffinity(pod),
 		requests: resource.PodRequests(pod, resource.PodResourcesOptions{}),
 		broken:   v.Missing,
+	}
+	for name := range c.requests {
+		if deviceClass(name) || served != nil && served(pod, name) {
+			c.elsewhere = append(c.elsewhere, name)
+		}
 	}
 	for _, s := range v.Selectors {
 		selector, err := nodeaffinity.NewNodeSelector(s)
@@ -59,7 +68,7 @@ func (c demands) reject(n *NodeFacts) string {
 			return "a volume of the pod can't be reached from there"
 		}
 	}
-	if name, ok := lacking(c.requests, n); ok {
+	if name, ok := lacking(c.requests, c.elsewhere, n); ok {
 		return "too little " + string(name)
 	}
 	return ""
@@ -83,10 +92,10 @@ func tolerates(pod *corev1.Pod, taint *corev1.Taint) bool {
 // lacking returns a resource of which the node has too little, even when no job
 // runs there. That holds for every resource which Slurm doesn't count as well:
 // ephemeral storage, huge pages, devices of any plugin.
-func lacking(requests corev1.ResourceList, n *NodeFacts) (corev1.ResourceName, bool) {
+func lacking(requests corev1.ResourceList, elsewhere []corev1.ResourceName, n *NodeFacts) (corev1.ResourceName, bool) {
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
 		want := requests[name]
-		if want.IsZero() || deviceClass(name) {
+		if want.IsZero() || slices.Contains(elsewhere, name) && !device.Plugin(n.Node, name) {
 			continue
 		}
 		free := n.Node.Status.Allocatable[name].DeepCopy()
@@ -100,6 +109,5 @@ func lacking(requests corev1.ResourceList, n *NodeFacts) (corev1.ResourceName, b
 
 // deviceClass tells whether a resource is served from ResourceSlices, not from a node's allocatable.
 func deviceClass(name corev1.ResourceName) bool {
-	_, ok := tresName(name)
-	return name == resourceCPUClass || ok && !slices.Contains(vendorGPUs, name)
+	return strings.HasPrefix(string(name), resourcev1.ResourceDeviceClassPrefix)
 }

@@ -8,7 +8,9 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/slinky-hpc/slinky/internal/plan/device"
 	"github.com/slinky-hpc/slinky/slurm"
 )
 
@@ -27,6 +29,9 @@ type Fleet struct {
 	slurm []fleetNode
 	// byKube finds a node by its name in Kubernetes.
 	byKube map[string]*NodeFacts
+	// Served tells which extended resources of a pod a device class serves, where a node
+	// doesn't offer them itself; nil for none.
+	Served func(*corev1.Pod, corev1.ResourceName) bool
 }
 
 // fleetNode is a node of Slurm; facts are nil where it is no Kubernetes node.
@@ -88,7 +93,7 @@ func Shape(pod *corev1.Pod, v Volumes) string {
 // node can't be used.
 func (f *Fleet) Feasible(pod *corev1.Pod, v Volumes, partition string) Feasibility {
 	out := Feasibility{why: map[string]string{}, Threads: 1}
-	c := newDemands(pod, v)
+	c := newDemands(pod, v, f.Served)
 	for i := range f.slurm {
 		n := &f.slurm[i]
 		if !n.in(partition) {
@@ -151,10 +156,28 @@ type Feasibility struct {
 	PerNode int
 	// OneNode tells that all pods of the group must be on one node.
 	OneNode bool
+	// Claimed is what the claims of pods take beside what their containers ask for.
+	Claimed map[types.UID]device.Demand
+	// Served tells which extended resources of a pod are among that; nil for none.
+	Served func(*corev1.Pod, corev1.ResourceName) bool
 
 	usable []*fleetNode
 	// why is the reason of each excluded node.
 	why map[string]string
+}
+
+// served tells which extended resources of a pod its claims stand for.
+func (f Feasibility) served(pod *corev1.Pod) func(corev1.ResourceName) bool {
+	return func(name corev1.ResourceName) bool { return f.Served != nil && f.Served(pod, name) }
+}
+
+// Nodes returns the names, in Kubernetes, of the nodes that are left.
+func (f Feasibility) Nodes() []string {
+	out := make([]string, 0, len(f.usable))
+	for _, n := range f.usable {
+		out = append(out, n.facts.Node.Name)
+	}
+	return out
 }
 
 // Usable returns how many nodes are left.

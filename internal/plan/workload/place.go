@@ -8,13 +8,14 @@ import (
 )
 
 // fits tells whether a pod needs no more than a place of a running job has. What
-// can't be told, as of a pod that no job could be asked for, is taken as fitting.
+// can't be told, as of a pod that no job could be asked for, is taken as fitting;
+// so are its claims, which get devices of what the place has or keep the pod back.
 func (g Group) fits(pod *corev1.Pod, j markedJob, place int) bool {
 	s, err := ParseAnnotations(g.Annotations)
 	if err != nil {
 		return true
 	}
-	all, err := needs([]*corev1.Pod{pod}, s)
+	all, err := needs([]*corev1.Pod{pod}, s, Feasibility{}, nil)
 	if err != nil {
 		return true
 	}

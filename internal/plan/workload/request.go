@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
+	"github.com/slinky-hpc/slinky/internal/plan/device"
 	"github.com/slinky-hpc/slinky/slurm"
 )
 
@@ -21,6 +22,8 @@ type Policy struct {
 	MCSLabel  string
 	// ShareNodes lets jobs share nodes where no annotation says otherwise.
 	ShareNodes bool
+	// Drivers are the DRA drivers whose devices Slurm counts.
+	Drivers device.Drivers
 }
 
 // Request plans the one job of some members of a group. Pods are in rank order. f is
@@ -36,7 +39,7 @@ func Request(g Group, pods []*corev1.Pod, f Feasibility, p Policy) (slurm.JobReq
 	if err := supported(pods); err != nil {
 		return slurm.JobRequest{}, err
 	}
-	all, err := needs(pods, s)
+	all, err := needs(pods, s, f, p.Drivers)
 	if err != nil {
 		return slurm.JobRequest{}, err
 	}
@@ -71,15 +74,16 @@ func Request(g Group, pods []*corev1.Pod, f Feasibility, p Policy) (slurm.JobReq
 	comment := commentOf(g, pods, p)
 	switch each := exclusive || len(pods) == 1 || f.PerNode == 1 || s.MemPerNode.Set || int(s.MinNodes) >= len(pods); {
 	case f.OneNode && len(pods) > 1 && each:
-		err = errors.New("the pods must be on one node by their affinity, but are to have a node each; " +
+		err = errors.New("the pods must be on one node by their affinity or the claim that they share, but are to have a node each; " +
 			"annotation " + v1beta1.AnnotationExclusive + ": \"false\" lets them share one")
 	case each:
 		err = nodeEach(&req, all, s)
 	default:
+		comment.Mark.Slots = slotsOf(all, f.Threads, f.PerNode, int(s.MinNodes), f.holds)
 		if f.OneNode {
 			s.MaxNodes = 1
+			comment.Mark.Slots = comment.Mark.Slots.one(f.Threads)
 		}
-		comment.Mark.Slots = slotsOf(all, f.Threads, f.PerNode, int(s.MinNodes), f.holds)
 		err = together(&req, comment.Mark.Slots, s)
 	}
 	req.AdminComment = comment.Encode()
@@ -190,10 +194,6 @@ func supported(pods []*corev1.Pod) error {
 
 func unsupported(pod *corev1.Pod) []string {
 	var fields []string
-	if len(pod.Spec.ResourceClaims) > 0 {
-		fields = append(fields, "spec.resourceClaims; ask for devices with "+
-			"deviceclass.resource.kubernetes.io/<class> in the containers' resources")
-	}
 	fields = append(fields, foreignGroup(pod)...)
 	return fields
 }

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,10 +43,20 @@ type need struct {
 	selector    map[string]string
 	affinity    *corev1.NodeSelector
 	tolerations []corev1.Toleration
+	// claims are the claims that it names, and the templates.
+	claims []string
 }
 
 func needOf(pod *corev1.Pod) need {
 	n := need{resources: needsOf(pod), selector: pod.Spec.NodeSelector}
+	for _, c := range pod.Spec.ResourceClaims {
+		switch {
+		case c.ResourceClaimName != nil:
+			n.claims = append(n.claims, "claim "+*c.ResourceClaimName)
+		case c.ResourceClaimTemplateName != nil:
+			n.claims = append(n.claims, "template "+*c.ResourceClaimTemplateName)
+		}
+	}
 	for _, t := range pod.Spec.Tolerations {
 		// These come with a pod's admission and decide about no node.
 		if !strings.HasPrefix(t.Key, "node.kubernetes.io/") && t.Key != v1beta1.TaintManagedNode {
@@ -59,6 +70,6 @@ func needOf(pod *corev1.Pod) need {
 }
 
 func (n need) same(m need) bool {
-	return equality.Semantic.DeepEqual(n.resources, m.resources) && maps.Equal(n.selector, m.selector) &&
+	return slices.Equal(n.claims, m.claims) && equality.Semantic.DeepEqual(n.resources, m.resources) && maps.Equal(n.selector, m.selector) &&
 		equality.Semantic.DeepEqual(n.affinity, m.affinity) && equality.Semantic.DeepEqual(n.tolerations, m.tolerations)
 }

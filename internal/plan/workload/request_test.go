@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/slinky-hpc/slinky/internal/plan/device"
 	"github.com/slinky-hpc/slinky/slurm"
 )
 
@@ -122,9 +123,6 @@ func TestRequestRefuses(t *testing.T) {
 			[]*corev1.Pod{pod("a"), pod("b")}, map[string]string{"slurmjob.slinky.slurm.net/max-nodes": "1"},
 			"annotation slurmjob.slinky.slurm.net/max-nodes is 1, but the 2 pods need a node each; slurmjob.slinky.slurm.net/exclusive: \"false\" lets them share nodes",
 		},
-		"claims": {[]*corev1.Pod{pod("a", func(p *corev1.Pod) {
-			p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "x"}}
-		})}, nil, "pod a: Slurm can't honour spec.resourceClaims"},
 		"another gang API": {[]*corev1.Pod{pod("a", func(p *corev1.Pod) {
 			p.Labels = map[string]string{"pod-group.scheduling.sigs.k8s.io": "g"}
 		})}, nil, `pod a: Slurm can't honour the pod group "g" of the label pod-group.scheduling.sigs.k8s.io`},
@@ -153,5 +151,48 @@ func TestByRank(t *testing.T) {
 	}
 	if d := cmp.Diff([]string{"y", "x", "w", "w-9", "w-009", "w-10"}, got); d != "" {
 		t.Error(d)
+	}
+}
+
+func TestClaimsCount(t *testing.T) {
+	claimed := func(uid types.UID, d device.Demand) Feasibility {
+		return Feasibility{Claimed: map[types.UID]device.Demand{uid: d}}
+	}
+	user := func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "x"}} }
+	beside := func(p *corev1.Pod) {
+		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "beside", Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}}})
+	}
+	gpus := func(n int64) map[string]int64 { return map[string]int64{"gres/gpu:gpu.example.com": n} }
+	drivers := device.Drivers{"gpu.example.com": "gpu", "dra.net": "nic"}
+	for name, c := range map[string]struct {
+		pod         *corev1.Pod
+		demand      device.Demand
+		annotations map[string]string
+		cpus        uint32
+		gres, err   string
+	}{
+		"devices":                            {pod("a"), device.Demand{GRES: gpus(2)}, nil, 0, "gres/gpu:gpu.example.com=2", ""},
+		"CPUs of the claim":                  {pod("a", requests("cpu", "2"), user), device.Demand{CPUs: 4}, nil, 4, "", ""},
+		"more CPUs than the claim":           {pod("a", requests("cpu", "6"), user), device.Demand{CPUs: 4}, nil, 6, "", ""},
+		"CPUs beside the claim":              {pod("a", requests("cpu", "2"), user, beside), device.Demand{CPUs: 4}, nil, 6, "", ""},
+		"a class and a claim":                {pod("a", requests("deviceclass.resource.kubernetes.io/gpu.example.com", "1")), device.Demand{GRES: gpus(2)}, nil, 0, "gres/gpu:gpu.example.com=3", ""},
+		"a card of another kind":             {pod("a", requests("deviceclass.resource.kubernetes.io/dra.net", "1")), device.Demand{GRES: gpus(1)}, nil, 0, "gres/gpu:gpu.example.com=1,gres/nic:dra.net=1", ""},
+		"any type beside one":                {pod("a", requests("nvidia.com/gpu", "1")), device.Demand{GRES: gpus(1)}, nil, 0, "", "Slurm can't give gpu with and without a type to one job"},
+		"the annotation and the devices":     {pod("a"), device.Demand{GRES: gpus(1)}, map[string]string{"slurmjob.slinky.slurm.net/gres": "gpu:1"}, 0, "", "annotation slurmjob.slinky.slurm.net/gres contradicts the claims of pod a"},
+		"the annotation and CPUs of a claim": {pod("a", user), device.Demand{CPUs: 2}, map[string]string{"slurmjob.slinky.slurm.net/gres": "gpu:1"}, 2, "gpu:1", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := Request(Group{Annotations: c.annotations}, []*corev1.Pod{c.pod}, claimed(c.pod.UID, c.demand), Policy{Drivers: drivers})
+			if c.err != "" {
+				if err == nil || !strings.Contains(err.Error(), c.err) {
+					t.Errorf("got %v", err)
+				}
+				return
+			}
+			if err != nil || got.CPUsPerTask != c.cpus || got.TRESPerNode != c.gres {
+				t.Errorf("got %d CPUs and %q (%v)", got.CPUsPerTask, got.TRESPerNode, err)
+			}
+		})
 	}
 }

@@ -11,6 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/component-helpers/resource"
+
+	"github.com/slinky-hpc/slinky/api/v1beta1"
+	"github.com/slinky-hpc/slinky/internal/plan/device"
 )
 
 // resourceCPUClass is the extended resource of the CPU driver's device class.
@@ -24,16 +27,20 @@ var vendorGPUs = []corev1.ResourceName{"nvidia.com/gpu", "amd.com/gpu"}
 const maxCPUs = 65533
 
 // needs returns what each pod takes of its node.
-func needs(pods []*corev1.Pod, s Settings) ([]Need, error) {
+func needs(pods []*corev1.Pod, s Settings, f Feasibility, drivers device.Drivers) ([]Need, error) {
 	out := make([]Need, 0, len(pods))
 	var errs []error
 	for _, pod := range pods {
-		n, err := podNeed(pod)
+		n, err := podNeed(pod, f.Claimed[pod.UID], f.served(pod), drivers)
 		if err != nil {
 			errs = append(errs, err)
 		}
 		if s.CPUPerTask > 0 {
 			n.CPUs = s.CPUPerTask
+		}
+		if s.GRES != "" && len(f.Claimed[pod.UID].GRES) > 0 {
+			errs = append(errs, fmt.Errorf("annotation %s contradicts the claims of pod %s, which say the number of devices (%s)",
+				v1beta1.AnnotationGRES, pod.Name, tresOf(f.Claimed[pod.UID].GRES)))
 		}
 		if s.GRES != "" {
 			n.GRES = nil
@@ -45,30 +52,65 @@ func needs(pods []*corev1.Pod, s Settings) ([]Need, error) {
 
 // podNeed returns what a pod takes of its node. A pod that asks for no memory
 // counts as 1 MiB: 0 would mean the whole node to Slurm, and Kubernetes promises
-// such a pod nothing either.
-func podNeed(pod *corev1.Pod) (Need, error) {
+// such a pod nothing either. claimed is what its claims take, and served tells which
+// resources are in there.
+func podNeed(pod *corev1.Pod, claimed device.Demand, served func(corev1.ResourceName) bool, drivers device.Drivers) (Need, error) {
 	list := needsOf(pod)
 	cpus := list.Cpu().Value()
 	if q, ok := list[resourceCPUClass]; ok {
 		cpus = max(cpus, q.Value())
 	}
+	if claimed.CPUs > 0 {
+		beside := needsOf(unclaimed(pod))
+		cpus = max(cpus, int64(claimed.CPUs)+beside.Cpu().Value())
+	}
 	if cpus < 0 || cpus > maxCPUs {
 		return Need{}, fmt.Errorf("pod %s asks for %d CPUs; Slurm counts up to %d on a node", pod.Name, cpus, maxCPUs)
 	}
 	n := Need{CPUs: uint32(cpus), Memory: mebibytes(list.Memory().Value())}
+	take := func(name string, count int64) {
+		if n.GRES == nil {
+			n.GRES = map[string]int64{}
+		}
+		n.GRES[name] += count
+	}
 	for name, q := range list {
-		if tres, ok := tresName(name); ok && q.Sign() > 0 {
-			if n.GRES == nil {
-				n.GRES = map[string]int64{}
-			}
-			n.GRES[tres] += q.Value()
+		if tres, ok := tresName(name, drivers); ok && q.Sign() > 0 && !served(name) {
+			take(tres, q.Value())
 		}
 	}
-	if n.GRES["gres/gpu"] > 0 && len(n.GRES) > 1 {
-		return n, fmt.Errorf("pod %s asks for GPUs of a device plugin and for devices of a device class (%s): "+
-			"Slurm can't give gpu with and without a type to one job", pod.Name, tresOf(n.GRES))
+	for name, count := range claimed.GRES {
+		take(name, count)
+	}
+	for name := range n.GRES {
+		if kind, _, typed := strings.Cut(name, ":"); typed && n.GRES[kind] > 0 {
+			return n, fmt.Errorf("pod %s asks for devices of any type, as of a device plugin, and for those of a device class (%s): "+
+				"Slurm can't give %s with and without a type to one job", pod.Name, tresOf(n.GRES), strings.TrimPrefix(kind, "gres/"))
+		}
 	}
 	return n, nil
+}
+
+// unclaimed returns the pod without the CPUs of the containers that use claims: those have
+// what the claims give them.
+func unclaimed(pod *corev1.Pod) *corev1.Pod {
+	out := *pod
+	without := func(list []corev1.Container) []corev1.Container {
+		list = slices.Clone(list)
+		for i := range list {
+			if len(list[i].Resources.Claims) == 0 {
+				continue
+			}
+			for _, part := range []*corev1.ResourceList{&list[i].Resources.Requests, &list[i].Resources.Limits} {
+				*part = maps.Clone(*part)
+				delete(*part, corev1.ResourceCPU)
+			}
+		}
+		return list
+	}
+	out.Spec.Resources = nil
+	out.Spec.InitContainers, out.Spec.Containers = without(pod.Spec.InitContainers), without(pod.Spec.Containers)
+	return &out
 }
 
 // needsOf returns the greater of a pod's requests and limits, by resource, with
@@ -121,8 +163,8 @@ func pinnedAsCPUs(pod *corev1.Pod) *corev1.Pod {
 	return &out
 }
 
-// tresName returns Slurm's name for a GPU resource.
-func tresName(name corev1.ResourceName) (string, bool) {
+// tresName returns Slurm's name for a resource that is a device.
+func tresName(name corev1.ResourceName, drivers device.Drivers) (string, bool) {
 	if slices.Contains(vendorGPUs, name) {
 		return "gres/gpu", true
 	}
@@ -130,7 +172,11 @@ func tresName(name corev1.ResourceName) (string, bool) {
 	if !ok || name == resourceCPUClass {
 		return "", false
 	}
-	return "gres/gpu:" + class, true
+	kind, known := drivers.Kind(class)
+	if !known {
+		kind = "gpu"
+	}
+	return "gres/" + kind + ":" + class, true
 }
 
 // tresOf prints generic resources as a TRES expression in a fixed order.

@@ -67,6 +67,27 @@ func slotsOf(needs []Need, threads, perNode, atLeast int, fits func(Need) bool) 
 	return &best
 }
 
+// one puts all pods into one task, which has no more than they need, where Slurm can count that many CPUs.
+func (s *Slots) one(threads int) *Slots {
+	sum := Need{GRES: map[string]int64{}}
+	cpus := uint64(0)
+	for place := range s.Slot {
+		n := s.Of(place)
+		cpus += uint64(wholeCores(n.CPUs, threads))
+		sum.Memory += n.Memory
+		for name, count := range n.GRES {
+			sum.GRES[name] += count
+		}
+	}
+	if cpus > maxCPUs {
+		return s
+	}
+	sum.CPUs = uint32(cpus)
+	out := *s
+	out.Task, out.Slot = sum, make([]int, len(s.Slot))
+	return &out
+}
+
 // waste is how many times more the tasks take than the pods need, of what they waste most of.
 func (s *Slots) waste(rounded []Need) float64 {
 	var cpus, memory float64
