@@ -156,6 +156,10 @@ func (b *Box) startMachine(ctx context.Context, e debian.Emulator, disk string) 
 	if err := replaceFile(archive, files, 0o600); err != nil {
 		return err
 	}
+	// The console of an earlier machine would be shown as this one's.
+	if err := os.RemoveAll(b.containerDir(EmulatedNode, "logs")); err != nil {
+		return err
+	}
 	return b.start(ctx, container{
 		name: EmulatedNode, rootfs: e.Rootfs, beside: controlPlane,
 		readonly: map[string]string{"/machine/disk": disk, "/machine/files": archive},

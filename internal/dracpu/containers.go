@@ -48,10 +48,10 @@ func (c *container) nodes() cpuset.Set {
 	return s
 }
 
-// change is a set to tell the runtime.
+// change is what to tell the runtime of a container. Without memory nodes, those that it has are right.
 type change struct {
-	id   string
-	cpus cpuset.Set
+	id          string
+	cpus, nodes cpuset.Set
 }
 
 // admit decides what a new container runs on, and which others must change first.
@@ -117,6 +117,14 @@ func (l *ledger) mayUse(c *container, u use) error {
 	return nil
 }
 
+// nodes are the NUMA nodes that a container must have its memory of; none means any. mu is held.
+func (l *ledger) nodes(c *container) cpuset.Set {
+	if nodes := c.nodes(); !nodes.Empty() || !l.localMemory {
+		return nodes
+	}
+	return l.machine.Topology.MemoryNodes(c.cpus)
+}
+
 // changes lists the containers that don't have what they should, those first that
 // must give CPUs up, and takes for granted that the runtime carries it out; failed
 // takes that back. mu is held.
@@ -133,9 +141,9 @@ func (l *ledger) changes() []change {
 			continue
 		}
 		if c.applied.Empty() || !c.applied.Within(want) {
-			shrink = append(shrink, change{id, want})
+			shrink = append(shrink, change{id, want, l.nodes(c)})
 		} else {
-			grow = append(grow, change{id, want})
+			grow = append(grow, change{id, want, l.nodes(c)})
 		}
 		c.applied, c.early = want, c.early || !c.started
 	}

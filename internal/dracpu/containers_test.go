@@ -239,33 +239,28 @@ func TestMemoryAndQuota(t *testing.T) {
 	if cpu := a.GetLinux().GetResources().GetCpu(); cpu.GetMems() != "" || cpu.GetQuota() != nil {
 		t.Errorf("by default: %v", cpu)
 	}
-	p.memory, p.liftQuota = true, true
+	l.localMemory, p.liftQuota = true, true
 	a, _ = create(t, p, "p", "c", "DRA_CPUSET_a=4-5")
 	if cpu := a.GetLinux().GetResources().GetCpu(); cpu.GetMems() != "1" || cpu.GetQuota().GetValue() != -1 {
 		t.Errorf("opted in: %v", cpu)
 	}
 }
 
-// 1,000 shared containers: the runtime waits for less than 10 ms.
-func BenchmarkCreateAmong1000(b *testing.B) {
-	l := newLedger(b.TempDir(), b.TempDir(), "", numa(384, ""), 0)
-	for i := range 1000 {
-		id := types.UID("s" + string(rune(i)))
-		c := &container{id: string(id), stored: true, started: true}
-		l.containers[c.id] = c
+// A container that was made while the driver was away gets its CPUs and its memory when it is back.
+func TestMemoryAfterwards(t *testing.T) {
+	l := newDisk(t).start(t, "boot", numa(8, ""))
+	l.localMemory = true
+	p := testPlugin(t, l)
+	prepared(t, l, on("a", 1, 2, ""))
+	c, shared := ctr("c", "p", "DRA_CPUSET_a=4-5"), ctr("s", "q")
+	c.State, shared.State = api.ContainerState_CONTAINER_RUNNING, api.ContainerState_CONTAINER_RUNNING
+	u, err := p.Synchronize(t.Context(), []*api.PodSandbox{pod("p"), pod("q")}, []*api.Container{c, shared})
+	if err != nil || len(u) != 2 {
+		t.Fatal(u, err)
 	}
-	if _, err := l.prepare(on("a", 0, 8, "")); err != nil {
-		b.Fatal(err)
-	}
-	for b.Loop() {
-		b.StopTimer()
-		for _, c := range l.containers {
-			c.applied = set("0-383")
-		}
-		b.StartTimer()
-		changes, _, err := l.admit(&container{id: "e", pod: "p", own: "c", uses: []use{{claim: "a", request: -1, cpus: set("0-7")}}})
-		if err != nil || len(updates(changes)) != 1000 {
-			b.Fatal(len(changes), err)
+	for i, want := range []string{"4-5 1", "0-3,6-7 "} {
+		if cpu := u[i].GetLinux().GetResources().GetCpu(); cpu.GetCpus()+" "+cpu.GetMems() != want {
+			t.Errorf("%s gets %s", u[i].GetContainerId(), cpu)
 		}
 	}
 }

@@ -152,9 +152,10 @@ func (d *driver) assemble(stop context.CancelCauseFunc) {
 	s, m := newState(), newMetrics(d.ledger)
 	c := d.Config
 	alone, _ := parsePods(c.SelfManaged) // exposure has checked it
+	d.ledger.localMemory = c.MemoryNodes == "local"
 	d.plugin = &plugin{
 		log: d.Log.WithName("nri"), ledger: d.ledger, state: s, metric: m,
-		threads: c.ThreadEnvironment, liftQuota: c.CFSQuota == "disable", memory: c.MemoryNodes == "local", selfManaged: alone,
+		threads: c.ThreadEnvironment, liftQuota: c.CFSQuota == "disable", selfManaged: alone,
 		views: newViews(d.dataDir, d.Proc), view: c.CPUView, hugetlb: hugetlb(d.Sys),
 		kick: make(chan struct{}, 1), saveSoon: make(chan struct{}, 1),
 	}

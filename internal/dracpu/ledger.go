@@ -27,6 +27,8 @@ type ledger struct {
 	bootID     string
 	// minShared is how many CPUs claims must leave for containers without one.
 	minShared int
+	// localMemory: containers with CPUs of their own have memory of these CPUs' NUMA nodes only.
+	localMemory bool
 
 	saving sync.Mutex
 	mu     sync.Mutex
@@ -34,15 +36,15 @@ type ledger struct {
 	machine    cpuset.Machine
 	claims     map[types.UID]*claim
 	containers map[string]*container
-	// alone are the containers that are left alone, by ID. jobs are what Slurm's own jobs have, if that is followed.
-	alone map[string]bool
+	// alone are the pods of the containers that are left alone, by the container's ID. jobs are what Slurm's own jobs have, if that is followed.
+	alone map[string]types.UID
 	jobs  []cpuset.Held
 }
 
 func newLedger(dataDir, cdiDir, bootID string, m cpuset.Machine, minShared int) *ledger {
 	return &ledger{
 		checkpoint: filepath.Join(dataDir, "checkpoint.json"), cdiDir: cdiDir, bootID: bootID, machine: m, minShared: minShared,
-		claims: map[types.UID]*claim{}, containers: map[string]*container{}, alone: map[string]bool{},
+		claims: map[types.UID]*claim{}, containers: map[string]*container{}, alone: map[string]types.UID{},
 	}
 }
 
@@ -298,11 +300,11 @@ func (l *ledger) setMachine(m cpuset.Machine) {
 	l.machine = m
 }
 
-// memoryNodes are the NUMA nodes of the CPUs.
-func (l *ledger) memoryNodes(cpus cpuset.Set) cpuset.Set {
+// memoryNodes is nodes, for whoever doesn't hold mu.
+func (l *ledger) memoryNodes(c *container) cpuset.Set {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.machine.Topology.MemoryNodes(cpus)
+	return l.nodes(c)
 }
 
 // counts are for the metrics.

@@ -276,7 +276,7 @@ func TestSchedulerAndDriverAgree(t *testing.T) {
 			t.Fatalf("the scheduler has allocated %v, and the driver: %v", result.Devices.Results, err)
 		}
 		live[rc.UID] = rc
-		if node := l.memoryNodes(c.cpus()); !node.Equal(c.nodesOf(-1)) {
+		if node := l.machine.Topology.MemoryNodes(c.cpus()); !node.Equal(c.nodesOf(-1)) {
 			t.Fatalf("CPUs of node %s with memory of node %s", node, c.nodesOf(-1))
 		}
 		checkBooks(t, l)

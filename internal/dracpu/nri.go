@@ -23,9 +23,8 @@ type plugin struct {
 	ledger *ledger
 	state  *state
 	metric *metrics
-	// threads: containers are told how many threads to start. liftQuota and
-	// memory: exclusive containers have no CFS quota, and memory of their own nodes only.
-	threads, liftQuota, memory bool
+	// threads: containers are told how many threads to start. liftQuota: exclusive ones have no CFS quota.
+	threads, liftQuota bool
 	// hugetlb: the runtime can limit huge pages.
 	hugetlb     bool
 	selfManaged []pods
@@ -57,7 +56,7 @@ func (p *plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containe
 			continue
 		}
 		if p.alone(byID[c.GetPodSandboxId()]) {
-			p.ledger.setAlone(c.GetId())
+			p.ledger.setAlone(c.GetId(), types.UID(byID[c.GetPodSandboxId()].GetUid()))
 			continue
 		}
 		known, err := p.describe(byID[c.GetPodSandboxId()], c)
@@ -91,7 +90,7 @@ func (p *plugin) describe(pod *api.PodSandbox, c *api.Container) (*container, er
 func (p *plugin) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	defer p.metric.hook("create")()
 	if p.alone(pod) {
-		p.ledger.setAlone(c.GetId())
+		p.ledger.setAlone(c.GetId(), types.UID(pod.GetUid()))
 		return nil, nil, nil
 	}
 	known, err := p.describe(pod, c)
@@ -123,11 +122,7 @@ func (p *plugin) adjust(c *container, asked *api.Container) *api.ContainerAdjust
 	if p.liftQuota && c.exclusive() {
 		a.SetLinuxCPUQuota(-1)
 	}
-	nodes := c.nodes()
-	if p.memory && nodes.Empty() {
-		nodes = p.ledger.memoryNodes(c.cpus)
-	}
-	if !nodes.Empty() {
+	if nodes := p.ledger.memoryNodes(c); !nodes.Empty() {
 		a.SetLinuxCPUSetMems(nodes.String())
 	}
 	p.limitMemory(a, c, asked)
@@ -222,7 +217,7 @@ func (p *plugin) UpdateContainer(_ context.Context, pod *api.PodSandbox, c *api.
 			s.rival = "kubelet, or another NRI plugin, sets CPUs of containers too: cpuManagerPolicy must be none"
 		})
 	}
-	return updates([]change{{c.GetId(), want}}), nil
+	return updates([]change{{id: c.GetId(), cpus: want}}), nil
 }
 
 // StopContainer hears of a container's end, whoever has ended it.
@@ -243,6 +238,10 @@ func updates(changes []change) []*api.ContainerUpdate {
 		u := &api.ContainerUpdate{}
 		u.SetContainerId(c.id)
 		u.SetLinuxCPUSetCPUs(c.cpus.String())
+		// One that was made while the driver was away, or waited for too long, has those of the machine.
+		if !c.nodes.Empty() {
+			u.SetLinuxCPUSetMems(c.nodes.String())
+		}
 		out = append(out, u)
 	}
 	return out

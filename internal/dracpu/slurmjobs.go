@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/slinky-hpc/slinky/internal/plan/cpuset"
 )
 
@@ -20,19 +22,20 @@ const slurmJobsExclusive = "exclusive"
 const slurmJobsEvery = time.Second
 
 // slurmJobs finds the CPUs of Slurm's own jobs on the node. slurmd makes a cgroup for each, with the cpuset that it binds the job to
-// (ConstrainCores of cgroup.conf): slurm_NODE/uid_U/job_N with cgroup v1, NODE_slurmstepd.scope/job_N with v2, below the cgroup of its
-// container or of its service.
+// (ConstrainCores of cgroup.conf): slurm_NODE/uid_U/job_N with cgroup v1, NODE_slurmstepd.scope/SLUID with v2, or job_N there with
+// CgroupJobIdPaths; below the cgroup of its container, of its pod, or of its service.
 type slurmJobs struct {
 	// cgroups is the node's /sys/fs/cgroup.
 	cgroups fs.FS
-	// trusted tells whether a container is a slurmd's. A cgroup of that name in another's says nothing.
-	trusted func(id string) bool
+	// trusted tells whether a pod is a slurmd's. A cgroup of that name in another's says nothing.
+	trusted func(pod types.UID) bool
 }
 
 var (
-	jobCgroup = regexp.MustCompile(`^job_([0-9]+)$`)
-	// A container's cgroup has its ID in its name, with both cgroup drivers.
-	containerCgroup = regexp.MustCompile(`(?:^|-)([0-9a-f]{64})(?:\.scope)?$`)
+	// A SLUID is an s and 13 digits of base 32.
+	jobCgroup = regexp.MustCompile(`^(?:job_([0-9]+)|(s[0-9A-Z]{13}))$`)
+	// A pod's cgroup has its UID in its name; systemd's driver writes the dashes in another way.
+	podCgroup = regexp.MustCompile(`(?:^|-)pod([0-9A-Za-z_-]+?)(?:\.slice)?$`)
 )
 
 // read returns what the jobs have, in the order of the tree.
@@ -51,7 +54,7 @@ func (s slurmJobs) read() ([]cpuset.Held, error) {
 		case !d.IsDir():
 			return nil
 		}
-		if m := containerCgroup.FindStringSubmatch(d.Name()); m != nil && !s.trusted(m[1]) {
+		if m := podCgroup.FindStringSubmatch(d.Name()); m != nil && !s.trusted(types.UID(strings.ReplaceAll(m[1], "_", "-"))) {
 			return fs.SkipDir
 		}
 		m := jobCgroup.FindStringSubmatch(d.Name())
@@ -63,7 +66,7 @@ func (s slurmJobs) read() ([]cpuset.Held, error) {
 			return nil // It went away, or its cpuset isn't Slurm's to set.
 		}
 		if cpus, err := cpuset.Parse(strings.TrimSpace(string(text))); err == nil && !cpus.Empty() {
-			out = append(out, cpuset.Held{Holder: "Slurm's job " + m[1], CPUs: cpus})
+			out = append(out, cpuset.Held{Holder: "Slurm's job " + m[1] + m[2], CPUs: cpus})
 		}
 		return fs.SkipDir
 	})
@@ -116,14 +119,20 @@ func (d *driver) followJobs(ctx context.Context) {
 }
 
 // setAlone notes a container that is left alone: a slurmd's, for one.
-func (l *ledger) setAlone(id string) {
+func (l *ledger) setAlone(id string, pod types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.alone[id] = true
+	l.alone[id] = pod
 }
 
-func (l *ledger) isAlone(id string) bool {
+// isAlone tells whether a pod has a container that is left alone.
+func (l *ledger) isAlone(pod types.UID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.alone[id]
+	for _, of := range l.alone {
+		if of == pod {
+			return true
+		}
+	}
+	return false
 }

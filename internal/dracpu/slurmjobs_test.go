@@ -6,13 +6,14 @@ import (
 	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/slinky-hpc/slinky/internal/plan/cpuset"
 )
 
-var (
-	slurmd = strings.Repeat("5", 64)
-	other  = strings.Repeat("0", 64)
+const (
+	slurmd = "dcc1378e-e863-4763-89b1-1f3d2d8b0532"
+	other  = "bb979181-06ae-4ac7-b78d-2e57143d94b4"
 )
 
 // The trees are as slurmd 26.05 makes them, in a pod and as a service.
@@ -23,10 +24,10 @@ func TestSlurmJobs(t *testing.T) {
 	}{
 		"v1, in a pod": {files: map[string]string{
 			"cpuset/cpuset.cpus": "0-7",
-			"cpuset/kubepods/burstable/podbb97/" + slurmd + "/cpuset.cpus":                                              "0-7",
-			"cpuset/kubepods/burstable/podbb97/" + slurmd + "/slurm_cpu-0/uid_401/job_12/cpuset.cpus":                   "2-3\n",
-			"cpuset/kubepods/burstable/podbb97/" + slurmd + "/slurm_cpu-0/uid_401/job_12/step_batch/task_0/cpuset.cpus": "2\n",
-			"cpuset/kubepods/burstable/podbb97/" + slurmd + "/slurm_cpu-0/uid_402/job_7/cpuset.cpus":                    "5\n",
+			"cpuset/kubepods/burstable/pod" + slurmd + "/4834b2/cpuset.cpus":                                              "0-7",
+			"cpuset/kubepods/burstable/pod" + slurmd + "/4834b2/slurm_cpu-0/uid_401/job_12/cpuset.cpus":                   "2-3\n",
+			"cpuset/kubepods/burstable/pod" + slurmd + "/4834b2/slurm_cpu-0/uid_401/job_12/step_batch/task_0/cpuset.cpus": "2\n",
+			"cpuset/kubepods/burstable/pod" + slurmd + "/4834b2/slurm_cpu-0/uid_402/job_7/cpuset.cpus":                    "5\n",
 		}, want: []cpuset.Held{{Holder: "Slurm's job 12", CPUs: set("2-3")}, {Holder: "Slurm's job 7", CPUs: set("5")}}},
 		"v2, as a service": {files: map[string]string{
 			"cgroup.controllers": "cpuset cpu", "system.slice/slurmd.service/cgroup.procs": "",
@@ -34,12 +35,19 @@ func TestSlurmJobs(t *testing.T) {
 			"system.slice/n1_slurmstepd.scope/system/cpuset.cpus":       "",
 			"system.slice/n1_slurmstepd.scope/job_3/step_0/cpuset.cpus": "4\n",
 		}, want: []cpuset.Held{{Holder: "Slurm's job 3", CPUs: set("4-5")}}},
+		"v2, in a pod": {files: map[string]string{
+			"cgroup.controllers": "cpuset", "kubepods/besteffort/pod" + slurmd + "/65aea14c/cgroup.procs": "",
+			"kubepods/besteffort/pod" + slurmd + "/system.slice/numa-0_slurmstepd.scope/s2XDM8NG0GW300/cpuset.cpus":            "0-1\n",
+			"kubepods/besteffort/pod" + slurmd + "/system.slice/numa-0_slurmstepd.scope/s2XDM8NG0GW300/step_batch/cpuset.cpus": "0-1\n",
+			"kubepods/besteffort/pod" + slurmd + "/system.slice/numa-0_slurmstepd.scope/system/cpuset.cpus":                    "\n",
+		}, want: []cpuset.Held{{Holder: "Slurm's job s2XDM8NG0GW300", CPUs: set("0-1")}}},
 		"v2, in a pod, with systemd's names": {files: map[string]string{
 			"cgroup.controllers": "cpuset",
-			"kubepods.slice/kubepods-pod1.slice/cri-containerd-" + slurmd + ".scope/system.slice/slurmstepd.scope/job_3/cpuset.cpus": "1",
+			"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + strings.ReplaceAll(slurmd, "-", "_") +
+				".slice/cri-containerd-65ae.scope/system.slice/slurmstepd.scope/job_3/cpuset.cpus": "1",
 		}, want: []cpuset.Held{{Holder: "Slurm's job 3", CPUs: set("1")}}},
 		"in a pod that isn't slurmd's": {files: map[string]string{
-			"cpuset/kubepods/pod1/" + other + "/slurm_x/uid_0/job_1/cpuset.cpus": "0-7"}},
+			"cpuset/kubepods/pod" + other + "/4834b2/slurm_x/uid_0/job_1/cpuset.cpus": "0-7"}},
 		"not below Slurm's": {files: map[string]string{"cpuset/job_1/cpuset.cpus": "0-7"}},
 		"not bound to CPUs": {files: map[string]string{"cgroup.controllers": "cpuset", "system.slice/slurmstepd.scope/job_3/cpuset.cpus": "\n",
 			"system.slice/slurmstepd.scope/job_4/cgroup.procs": ""}},
@@ -49,7 +57,7 @@ func TestSlurmJobs(t *testing.T) {
 			for path, text := range x.files {
 				tree[path] = &fstest.MapFile{Data: []byte(text)}
 			}
-			got, err := slurmJobs{tree, func(id string) bool { return id == slurmd }}.read()
+			got, err := slurmJobs{tree, func(pod types.UID) bool { return pod == slurmd }}.read()
 			if err != nil {
 				t.Fatal(err)
 			}

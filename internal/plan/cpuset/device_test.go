@@ -122,6 +122,21 @@ func checkSlices(t *testing.T, devices []Device, e Exposure) {
 	}
 }
 
+// How large the slices of 384 CPUs are, as JSON, and how long they take to make.
+func BenchmarkGroupedSlices384(b *testing.B) {
+	top := shape{"", 2, 2, 24, 192, 2, true, true, false}.build()
+	e := Exposure{Mode: Grouped, GroupBy: ByNUMANode}
+	size := 0
+	for b.Loop() {
+		text, err := json.Marshal(Slices(Devices(top, e), e))
+		if err != nil {
+			b.Fatal(err)
+		}
+		size = len(text)
+	}
+	b.ReportMetric(float64(size), "slice-bytes")
+}
+
 // 384 CPUs in groups are less than 2 KB.
 func TestGroupedSlicesAreSmall(t *testing.T) {
 	s := shape{"", 2, 2, 24, 192, 2, true, true, false}
