@@ -106,7 +106,7 @@ func (w *Writer) plan(ctx context.Context, pod *corev1.Pod, g placement.Grant, p
 	if len(wanted) == 0 {
 		return out, "", nil
 	}
-	why := ""
+	var why string
 	if out.results, why, err = w.fit(ctx, pod, m, device.Grant{Cores: g.Cores, GRES: g.GRES}, wanted, out.held, pending); err != nil || why != "" {
 		return out, why, err
 	}

@@ -76,35 +76,7 @@ func (s *Submitter) foreign(pod *corev1.Pod) bool {
 
 // watch adds the indexes and event handlers to the informers.
 func (s *Submitter) watch() error {
-	err := s.Sources.Pods.Informer().AddIndexers(cache.Indexers{
-		indexWorkload: func(obj any) ([]string, error) {
-			if pod, ok := obj.(*corev1.Pod); ok && s.ours(pod) {
-				return []string{indexKey(s.Kinds.KeyOf(pod))}, nil
-			}
-			return nil, nil
-		},
-		indexSpeaker: func(obj any) ([]string, error) {
-			if pod, ok := obj.(*corev1.Pod); ok && s.ours(pod) && pod.Spec.NodeName == "" {
-				return speakers(pod), nil
-			}
-			return nil, nil
-		},
-		indexPlaced: s.placedOn,
-		indexClaims: s.claimsOf,
-		indexForeign: func(obj any) ([]string, error) {
-			if pod, ok := obj.(*corev1.Pod); ok && s.foreign(pod) {
-				return []string{pod.Spec.NodeName}, nil
-			}
-			return nil, nil
-		},
-		indexAverse: func(obj any) ([]string, error) {
-			if pod, ok := obj.(*corev1.Pod); ok && workload.Averse(pod) && !workload.Terminal(pod) {
-				return []string{""}, nil
-			}
-			return nil, nil
-		},
-	})
-	if err != nil {
+	if err := s.indexPods(); err != nil {
 		return fmt.Errorf("index pods: %w", err)
 	}
 	handlers := []watched{
@@ -137,6 +109,38 @@ func (s *Submitter) watch() error {
 		}
 	}
 	return nil
+}
+
+// indexPods adds the ways by which pods are found.
+func (s *Submitter) indexPods() error {
+	return s.Sources.Pods.Informer().AddIndexers(cache.Indexers{
+		indexWorkload: func(obj any) ([]string, error) {
+			if pod, ok := obj.(*corev1.Pod); ok && s.ours(pod) {
+				return []string{indexKey(s.Kinds.KeyOf(pod))}, nil
+			}
+			return nil, nil
+		},
+		indexSpeaker: func(obj any) ([]string, error) {
+			if pod, ok := obj.(*corev1.Pod); ok && s.ours(pod) && pod.Spec.NodeName == "" {
+				return speakers(pod), nil
+			}
+			return nil, nil
+		},
+		indexPlaced: s.placedOn,
+		indexClaims: s.claimsOf,
+		indexForeign: func(obj any) ([]string, error) {
+			if pod, ok := obj.(*corev1.Pod); ok && s.foreign(pod) {
+				return []string{pod.Spec.NodeName}, nil
+			}
+			return nil, nil
+		},
+		indexAverse: func(obj any) ([]string, error) {
+			if pod, ok := obj.(*corev1.Pod); ok && workload.Averse(pod) && !workload.Terminal(pod) {
+				return []string{""}, nil
+			}
+			return nil, nil
+		},
+	})
 }
 
 // watched is an informer with who has its events.
