@@ -107,7 +107,7 @@ func (s *suite) testRefusals(t *testing.T) {
 		"elsewhere, too":                     {pod("elsewhere", "p", scheduledBy(scheduler), labelled("scheduler.slinky.slurm.net/slurm-jobid", "7")), "slurm-jobid is the bridge's"},
 		"with a third scheduler, too":        {pod("managed", "p", scheduledBy("third"), labelled("scheduler.slinky.slurm.net/slurm-jobid", "7")), "slurm-jobid is the bridge's"},
 		"cpu and dra.cpu":                    {pod("managed", "p", limited(class+"dra.cpu", "2")), "pod p asks for cpu and for deviceclass.resource.kubernetes.io/dra.cpu"},
-		"an unknown class":                   {pod("managed", "p", limited(class+"fpga.example.org", "1")), "devices of class fpga.example.org; the bridge knows dra.cpu, gpu.example.com, gpu.nvidia.com"},
+		"an unknown class":                   {pod("managed", "p", limited(class+"fpga.example.org", "1")), ""},
 		"a GPU class and gres":               {pod("managed", "p", limited(class+"gpu.nvidia.com", "1"), annotated(job+"gres", "gpu:1")), "gres contradicts deviceclass.resource.kubernetes.io/gpu.nvidia.com"},
 		"a GPU class":                        {pod("managed", "p", limited(class+"gpu.nvidia.com", "1")), ""},
 		"S091: a time limit":                 {pod("managed", "p", annotated(job+"timelimit", "1-00:00:00")), `annotation slurmjob.slinky.slurm.net/timelimit: "1-00:00:00" is not a whole number of minutes`},

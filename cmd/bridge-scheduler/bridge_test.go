@@ -105,7 +105,7 @@ func (w *world) finish(t *testing.T, name string) {
 		if err != nil {
 			return err
 		}
-		if pod.Status.Phase != corev1.PodSucceeded && pod.Spec.NodeName != "" {
+		if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed && pod.Spec.NodeName != "" {
 			w.kubelet(t, name, corev1.PodSucceeded)
 		}
 		if err := w.kube.CoreV1().Pods(namespace).Delete(t.Context(), name, *metav1.NewDeleteOptions(0)); err != nil && !apierrors.IsNotFound(err) {

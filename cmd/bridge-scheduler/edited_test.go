@@ -104,4 +104,21 @@ func (w *world) jobsAreEdited(t *testing.T) {
 	if now.ID != j.ID || now.TimeLimit != slurm.NumberOf(77) {
 		t.Errorf("the job is %d with %v minutes, and was %d with 77", now.ID, now.TimeLimit, j.ID)
 	}
+	w.kubelet(t, "edited", corev1.PodRunning)
+
+	// A gang whose job somebody makes smaller than the gang is never half there: it gets another.
+	w.gang(t, "shrunk", 2)
+	pods := []*corev1.Pod{w.pod("shrunk-0", member("shrunk")), w.pod("shrunk-1", member("shrunk"))}
+	w.held(t, "shrunk-0", "QueuedInSlurm")
+	gang := w.only(t, pods[0])
+	w.edit(t, gang.ID, "NumNodes=1", "NumTasks=1")
+	w.kubelet(t, "beside", corev1.PodSucceeded)
+	w.kubelet(t, "edited-full-0", corev1.PodSucceeded)
+	p0, p1 := w.bound(t, "shrunk-0"), w.bound(t, "shrunk-1")
+	if p0.Spec.NodeName == p1.Spec.NodeName || p0.Labels[v1beta1.LabelJobID] != p1.Labels[v1beta1.LabelJobID] {
+		t.Errorf("the gang is on %s in job %s and on %s in job %s", p0.Spec.NodeName, p0.Labels[v1beta1.LabelJobID], p1.Spec.NodeName, p1.Labels[v1beta1.LabelJobID])
+	}
+	if now := w.job(t, p0); now.ID == gang.ID {
+		t.Errorf("the gang is in job %d, which has one node", now.ID)
+	}
 }

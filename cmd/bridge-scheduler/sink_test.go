@@ -30,9 +30,10 @@ func (w *world) signalled(t *testing.T, id uint32) {
 }
 
 // port is where slurmctld's messages to a node go, "" for the usual port.
+// port is where a node is told to have its slurmd; "" while it is registered anew.
 func (w *world) port(t *testing.T, node string) string {
 	t.Helper()
-	for f := range strings.FieldsSeq(w.cluster.Run(t, "scontrol", "--oneliner", "show", "node", node)) {
+	for f := range strings.FieldsSeq(w.cluster.Run(t, "bash", "-c", "scontrol --oneliner show node "+node+" || true")) {
 		if port, ok := strings.CutPrefix(f, "Port="); ok {
 			return port
 		}

@@ -88,8 +88,12 @@ func (b *Bridge) cancel(ctx context.Context, j slurm.Job, o workload.Outcome) er
 		return err
 	}
 	now, known := b.View.Job(j.ID)
-	if !known || now.States.JobEnded() || now.SLUID != j.SLUID || now.AdminComment != j.AdminComment {
+	if !known || now.States.JobEnded() || now.SLUID != j.SLUID {
 		return nil
+	}
+	if now.AdminComment != j.AdminComment {
+		b.Index.Follow(b.View, j.ID)
+		return fmt.Errorf("look again at Slurm job %d, whose comment has changed", j.ID)
 	}
 	ran := now.States.HasAny(slurm.JobRunning, slurm.JobSuspended)
 	if ran {

@@ -35,6 +35,10 @@ func (s *Submitter) place(ctx context.Context, key workload.Key, step workload.S
 		return 0, err
 	}
 	placed, err := placement.Place(step.Mark, layout.Nodes, nodes.Cluster)
+	if small := (placement.TooSmallError{}); errors.As(err, &small) && len(step.Pods) == len(step.Mark.Pods) {
+		step.Reason = fmt.Sprintf("%v, as somebody made it smaller; a new job is asked for", err)
+		return 0, s.cancel(ctx, key, step)
+	}
 	if err != nil {
 		text := fmt.Sprintf("Slurm job %d runs, but %v", step.Job.ID, err)
 		_, err := s.hold(ctx, step.Pods, held{reason: reasonNoPlace, text: text, warn: true})

@@ -69,6 +69,14 @@ type Cluster struct {
 	Threads map[string]int
 }
 
+// TooSmallError says how a job is smaller than its pods need, as one is that somebody
+// made smaller while it waited. More time makes it no greater.
+type TooSmallError struct{ text string }
+
+func (e TooSmallError) Error() string { return e.text }
+
+func tooSmall(format string, args ...any) error { return TooSmallError{fmt.Sprintf(format, args...)} }
+
 // Place divides the allocation of a job between the pods of its mark. The same mark
 // and allocation give the same, whoever took the place of a pod meanwhile. Pods come
 // in rank order, and Slurm lists nodes in its own order, which follows topology.
@@ -83,7 +91,7 @@ func Place(mark workload.Mark, nodes []slurm.NodeAllocation, c Cluster) (map[typ
 		return share(mark, nodes, c)
 	}
 	if len(nodes) < len(mark.Pods) {
-		return nil, fmt.Errorf("the job has %d nodes for %d pods", len(nodes), len(mark.Pods))
+		return nil, tooSmall("the job has %d nodes for %d pods", len(nodes), len(mark.Pods))
 	}
 	placed := make(map[types.UID]Grant, len(mark.Pods))
 	for i, pod := range mark.Pods {

@@ -63,7 +63,7 @@ func spread(s *workload.Slots, nodes []slurm.NodeAllocation, c Cluster) ([]int, 
 		left -= more
 	}
 	if left > 0 {
-		return nil, fmt.Errorf("the job's nodes have room for %d of its %d tasks", tasks-left, tasks)
+		return nil, tooSmall("the job's nodes have room for %d of its %d tasks", tasks-left, tasks)
 	}
 	var hosts []int
 	for i, n := range count {
