@@ -50,41 +50,6 @@ func (w *world) only(t *testing.T, pod *corev1.Pod) slurm.Job {
 	return found[0]
 }
 
-// markIsRemoved has somebody overwrite what the bridge writes into its jobs. The pod
-// that runs goes on, the one that waits keeps its place, and neither has a second job.
-func (w *world) markIsRemoved(t *testing.T) {
-	waits := w.queued(t, "unmarked")
-	runs := w.bound(t, "unmarked-full-0")
-	w.kubelet(t, runs.Name, corev1.PodRunning)
-	ran := w.job(t, runs)
-	for _, j := range []slurm.Job{ran, waits} {
-		w.edit(t, j.ID, "AdminComment=", "JobName=renamed", "Comment=mine")
-	}
-	// What comes later shows that both sides have been looked at.
-	w.pod("later", nil)
-	w.held(t, "later", "QueuedInSlurm")
-	if now, err := w.get(runs.Name); err != nil || now.DeletionTimestamp != nil || now.Labels[v1beta1.LabelJobID] != fmt.Sprint(ran.ID) {
-		t.Errorf("the pod that runs is %+v, %v", now, err)
-	}
-	w.kubelet(t, runs.Name, corev1.PodSucceeded)
-	w.jobEnds(t, ran.ID)
-	if j := w.job(t, w.bound(t, "unmarked")); j.ID != waits.ID {
-		t.Errorf("the pod that waited has job %d, and had %d", j.ID, waits.ID)
-	}
-	w.eventually(t, "the job has its mark again", func() error {
-		j, err := w.slurm.Job(t.Context(), waits.ID)
-		if err == nil && j.AdminComment != waits.AdminComment {
-			err = fmt.Errorf("%w: %s %q", errWait, j.States, j.AdminComment)
-		}
-		return err
-	})
-	w.kubelet(t, "unmarked", corev1.PodSucceeded)
-	w.jobEnds(t, waits.ID)
-	if ended, err := w.slurm.Job(t.Context(), ran.ID); err != nil || ended.Comment != "mine" {
-		t.Errorf("the administrator's comment became %q, %v", ended.Comment, err)
-	}
-}
-
 // jobsAreEdited has somebody change what jobs ask for. Each has a clear sentence, and
 // nothing else is held up.
 func (w *world) jobsAreEdited(t *testing.T) {

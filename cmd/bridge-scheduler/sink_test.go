@@ -29,8 +29,7 @@ func (w *world) signalled(t *testing.T, id uint32) {
 	w.cluster.Run(t, "scancel", "--full", "--signal=USR1", fmt.Sprint(id))
 }
 
-// port is where slurmctld's messages to a node go, "" for the usual port.
-// port is where a node is told to have its slurmd; "" while it is registered anew.
+// port is where slurmctld's messages to a node go, "" for the usual port, and while the node is registered anew.
 func (w *world) port(t *testing.T, node string) string {
 	t.Helper()
 	for f := range strings.FieldsSeq(w.cluster.Run(t, "bash", "-c", "scontrol --oneliner show node "+node+" || true")) {
