@@ -26,10 +26,6 @@ import (
 	"github.com/slinky-hpc/slinky/test/scene"
 )
 
-type still struct{ facts view.Facts }
-
-func (s still) Facts() view.Facts { return s.facts }
-
 // anybody lets everybody in: the server lives for one picture.
 type anybody struct{}
 
@@ -73,7 +69,7 @@ func picture(ctx context.Context, path string, facts view.Facts, dark bool, size
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: (&web.Server{Source: still{facts}, Guard: anybody{}}).Handler(), ReadHeaderTimeout: patience}
+	server := &http.Server{Handler: (&web.Server{Source: scene.Still(facts), Guard: anybody{}}).Handler(), ReadHeaderTimeout: patience}
 	go func() { _ = server.Serve(l) }() // until it is closed
 	defer func() { _ = server.Close() }()
 	args := []string{"--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=" + size, "--virtual-time-budget=4000", "--screenshot=" + path}

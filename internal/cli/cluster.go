@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/slinky-hpc/slinky/internal/observe/worlds"
+	"github.com/slinky-hpc/slinky/internal/plan/explain"
 	"github.com/slinky-hpc/slinky/internal/plan/view"
 )
 
@@ -138,5 +139,5 @@ func ago(t, now time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	return view.Span(now.Sub(t))
+	return explain.Span(now.Sub(t))
 }

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slinky-hpc/slinky/internal/cli/table"
+	"github.com/slinky-hpc/slinky/internal/plan/view"
 )
 
 // output is what a command prints: tables for people, or the same facts for programs.
@@ -66,6 +67,25 @@ func (o *output) print(c *cobra.Command, v any, people func() string, names func
 	}
 	_, err := fmt.Fprint(c.OutOrStdout(), people())
 	return err
+}
+
+// show prints what both worlds have part in, and tells where one couldn't be asked.
+func (o *output) show(c *cobra.Command, m *view.Model, v any, people func() string, names func() []string) error {
+	if err := o.print(c, v, people, names); err != nil {
+		return err
+	}
+	return partial(m)
+}
+
+// each names the elements of a list.
+func each[T any](list []T, name func(T) string) func() []string {
+	return func() []string {
+		var out []string
+		for _, v := range list {
+			out = append(out, name(v))
+		}
+		return out
+	}
 }
 
 // style is what the terminal behind a command's output can do.

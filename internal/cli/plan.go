@@ -7,6 +7,7 @@ import (
 
 	"github.com/slinky-hpc/slinky/internal/cli/table"
 	"github.com/slinky-hpc/slinky/internal/observe/worlds"
+	"github.com/slinky-hpc/slinky/internal/plan/view"
 )
 
 func (s *settings) plan() *cobra.Command {
@@ -35,13 +36,7 @@ func (s *settings) plan() *cobra.Command {
 				}
 			}
 			return b.String()
-		}, func() []string {
-			var out []string
-			for _, p := range plans {
-				out = append(out, p.About)
-			}
-			return out
-		})
+		}, each(plans, func(p view.Planned) string { return p.About }))
 	}
 	o.add(c, "text", "json", "yaml", "name")
 	return c

@@ -67,16 +67,8 @@ func (s *settings) status() *cobra.Command {
 			return err
 		}
 		status := m.Status()
-		err = o.print(c, status, func() string { return box + statusText(m, status, s.style(c)) }, func() []string {
-			var out []string
-			for _, p := range status.Problems {
-				out = append(out, p.Where)
-			}
-			return out
-		})
-		if err == nil {
-			err = partial(m)
-		}
+		err = o.show(c, m, status, func() string { return box + statusText(m, status, s.style(c)) },
+			each(status.Problems, func(p view.Problem) string { return p.Where }))
 		if err == nil && check && len(status.Problems) > 0 {
 			return coded{ExitTrouble, fmt.Errorf("%d things are wrong, of which the first is %s: %s", len(status.Problems), status.Problems[0].Where, status.Problems[0].What)}
 		}
@@ -114,17 +106,7 @@ func (s *settings) top() *cobra.Command {
 			return err
 		}
 		owners := m.Top()
-		err = o.print(c, owners, func() string { return topText(owners, s.style(c)) }, func() []string {
-			var out []string
-			for _, owner := range owners {
-				out = append(out, owner.Name)
-			}
-			return out
-		})
-		if err != nil {
-			return err
-		}
-		return partial(m)
+		return o.show(c, m, owners, func() string { return topText(owners, s.style(c)) }, each(owners, func(owner view.Owner) string { return owner.Name }))
 	}
 	o.add(c)
 	return c
@@ -159,17 +141,7 @@ func (s *settings) queue() *cobra.Command {
 		if limit > 0 && len(items) > limit {
 			items, more = items[:limit], len(items)-limit
 		}
-		err = o.print(c, items, func() string { return queueText(m, items, more, o.wide(), s.style(c)) }, func() []string {
-			var out []string
-			for _, i := range items {
-				out = append(out, i.Target())
-			}
-			return out
-		})
-		if err != nil {
-			return err
-		}
-		return partial(m)
+		return o.show(c, m, items, func() string { return queueText(m, items, more, o.wide(), s.style(c)) }, each(items, func(i view.Item) string { return i.Target() }))
 	}
 	c.Flags().BoolVarP(&all, "all", "a", false, "also what has ended, as long as Slurm remembers it")
 	c.Flags().IntVar(&limit, "limit", 0, "at most so many lines")
@@ -198,17 +170,7 @@ func (s *settings) nodes() *cobra.Command {
 			return err
 		}
 		nodes := m.Nodes()
-		err = o.print(c, nodes, func() string { return nodesText(m, nodes, o.wide(), s.style(c)) }, func() []string {
-			var out []string
-			for _, n := range nodes {
-				out = append(out, "node/"+n.Name)
-			}
-			return out
-		})
-		if err != nil {
-			return err
-		}
-		return partial(m)
+		return o.show(c, m, nodes, func() string { return nodesText(m, nodes, o.wide(), s.style(c)) }, each(nodes, func(n view.Node) string { return "node/" + n.Name }))
 	}
 	c.ValidArgsFunction = s.completeNodes
 	o.add(c)

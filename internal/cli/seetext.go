@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/slinky-hpc/slinky/internal/cli/table"
+	"github.com/slinky-hpc/slinky/internal/plan/explain"
 	"github.com/slinky-hpc/slinky/internal/plan/view"
 	"github.com/slinky-hpc/slinky/slurm/tres"
 )
@@ -89,7 +90,7 @@ func itemTime(i view.Item, now time.Time) string {
 		}
 		s := ago(i.Submitted, now)
 		if i.Start.After(now) {
-			s += ", starts in " + view.Span(i.Start.Sub(now))
+			s += ", starts in " + explain.Span(i.Start.Sub(now))
 		}
 		return s
 	case view.StateEnded:
@@ -100,7 +101,7 @@ func itemTime(i view.Item, now time.Time) string {
 	}
 	s := ago(i.Start, now)
 	if i.End.After(now) {
-		s += ", " + view.Span(i.End.Sub(now)) + " left"
+		s += ", " + explain.Span(i.End.Sub(now)) + " left"
 	}
 	return strings.TrimPrefix(s, ", ")
 }
@@ -247,7 +248,7 @@ func nodeText(m *view.Model, a view.NodeAnswer, s table.Style) string {
 	for _, c := range a.Causes {
 		text := c.String()
 		if !c.Since.IsZero() {
-			text += ", for " + view.Span(m.Taken.Sub(c.Since))
+			text += ", for " + explain.Span(m.Taken.Sub(c.Since))
 		}
 		line("it is", text)
 	}

@@ -15,13 +15,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/slinky-hpc/slinky/internal/plan/view"
 	"github.com/slinky-hpc/slinky/test/scene"
 )
-
-type still struct{ facts view.Facts }
-
-func (s still) Facts() view.Facts { return s.facts }
 
 // answer is what came back, with its body read.
 type answer struct {
@@ -47,7 +42,7 @@ func call(h http.Handler, method, target string, change func(*http.Request)) ans
 
 func TestOneTimeToken(t *testing.T) {
 	once := NewOnce()
-	h := (&Server{Source: still{scene.Full()}, Guard: once}).Handler()
+	h := (&Server{Source: scene.Still(scene.Full()), Guard: once}).Handler()
 	const home = "http://127.0.0.1:8080/"
 	token := once.Token()
 	if r := call(h, "GET", home, nil); r.Code != http.StatusUnauthorized {
@@ -96,7 +91,7 @@ type anybody struct{}
 func (anybody) Allow(http.ResponseWriter, *http.Request) bool { return true }
 
 func TestPicture(t *testing.T) {
-	h := (&Server{Source: still{scene.Large(100, 4000)}, Guard: anybody{}}).Handler()
+	h := (&Server{Source: scene.Still(scene.Large(100, 4000)), Guard: anybody{}}).Handler()
 	r := call(h, "GET", "http://localhost/api/view", nil)
 	z, err := gzip.NewReader(r.Body)
 	if err != nil {
@@ -133,7 +128,7 @@ func reviewed() *fake.Clientset {
 }
 
 func TestTokensOfTheCluster(t *testing.T) {
-	h := (&Server{Source: still{scene.Full()}, Guard: &Reviews{Kube: reviewed()}}).Handler()
+	h := (&Server{Source: scene.Still(scene.Full()), Guard: &Reviews{Kube: reviewed()}}).Handler()
 	const home = "http://slinky.example/"
 	if r := call(h, "GET", home+"api/view", nil); r.Code != http.StatusUnauthorized {
 		t.Errorf("without a token: %d", r.Code)

@@ -19,17 +19,13 @@ import (
 	"github.com/slinky-hpc/slinky/test/scene"
 )
 
-type still struct{ facts view.Facts }
-
-func (s still) Facts() view.Facts { return s.facts }
-
 // see opens the page of some facts, through its own guard, and returns what the browser has
 // made of it, and what the browser complains of.
 func see(t *testing.T, f view.Facts) (dom, log string) {
 	t.Helper()
 	view.Clean(&f) // as all readers do
 	once := web.NewOnce()
-	server := httptest.NewServer((&web.Server{Source: still{f}, Guard: once}).Handler())
+	server := httptest.NewServer((&web.Server{Source: scene.Still(f), Guard: once}).Handler())
 	defer server.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()

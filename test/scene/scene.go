@@ -28,6 +28,12 @@ const (
 	sockets, cores = 2, 16
 )
 
+// Still is a cluster in which nothing changes: a source of facts for the web page.
+type Still view.Facts
+
+// Facts implements web.Source.
+func (s Still) Facts() view.Facts { return view.Facts(s) }
+
 // maker puts a scene together. used and gpus count what is given on each node.
 type maker struct {
 	view.Facts

@@ -85,14 +85,11 @@ func (w *Writer) allocate(ctx context.Context, m machine, g device.Grant, wanted
 
 func (w *Writer) choose(ctx context.Context, m machine, g device.Grant, wanted, others []*resourcev1.ResourceClaim) ([]resourcev1.AllocationResult, error) {
 	share := m.ShareOf(m.published, g, w.Drivers)
-	everywhere, err := w.slices.ByIndex(indexNode, everyNode)
+	everywhere, err := w.published(everyNode)
 	if err != nil {
-		return nil, fmt.Errorf("find the ResourceSlices of all nodes: %w", err)
+		return nil, err
 	}
-	list := offered(m.published, share)
-	for _, obj := range everywhere {
-		list = append(list, obj.(*resourcev1.ResourceSlice))
-	}
+	list := append(offered(m.published, share), everywhere...)
 	a, err := structured.NewAllocator(ctx, features(), stateOf(share, others), classLister{w.classes}, list, w.expressions)
 	if err != nil {
 		return nil, fmt.Errorf("allocate devices of node %s: %w", m.Name, err)

@@ -181,19 +181,6 @@ func (w *Writer) published(node string) ([]*resourcev1.ResourceSlice, error) {
 	return out, nil
 }
 
-// node reads what the drivers of a node publish.
-func (w *Writer) node(name string) (device.Node, error) {
-	kube, err := w.nodes.Get(name)
-	if err != nil {
-		return device.Node{}, fmt.Errorf("read node %s: %w", name, err)
-	}
-	published, err := w.published(name)
-	if err != nil {
-		return device.Node{}, err
-	}
-	return device.Of(kube, published, w.Drivers), nil
-}
-
 // Lacks tells why a node's CPU driver can't serve a pod that asks for so many CPUs, "" if it can.
 func (w *Writer) Lacks(node string, cpus int) string {
 	published, err := w.published(node)
@@ -219,17 +206,17 @@ func (w *Writer) Write(ctx context.Context, pod *corev1.Pod, g placement.Grant) 
 	case len(device.Classes(pod)) == 0 || w.served(pod) != nil:
 		return nil
 	}
-	n, err := w.node(g.Node)
+	m, err := w.machine(g.Node)
 	if err != nil {
 		return err
 	}
-	if why := w.changed(n, g.SlurmNode); why != "" {
+	if why := w.changed(m.Node, g.SlurmNode); why != "" {
 		return fmt.Errorf("%w: %s", ErrWait, why)
 	}
 	if err := w.known(pod); err != nil {
 		return err
 	}
-	plan, err := device.Extended(pod, n, device.Grant{Cores: g.Cores, GRES: g.GRES, Taken: w.taken(pod)}, w.Drivers)
+	plan, err := device.Extended(pod, m.Node, device.Grant{Cores: g.Cores, GRES: g.GRES, Taken: w.taken(pod)}, w.Drivers)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrWait, err)
 	}
@@ -249,14 +236,14 @@ func (w *Writer) Stale(pod *corev1.Pod, g placement.Grant) string {
 	if !device.Asks(pod) {
 		return ""
 	}
-	n, err := w.node(g.Node)
-	if err != nil || n.Unsettled != "" {
+	m, err := w.machine(g.Node)
+	if err != nil || m.Unsettled != "" {
 		return ""
 	}
-	if node, ok := w.View.Node(g.SlurmNode); ok && mirror.DriversAway(&node, n) != "" {
+	if node, ok := w.View.Node(g.SlurmNode); ok && mirror.DriversAway(&node, m.Node) != "" {
 		return ""
 	}
-	return w.changed(n, g.SlurmNode)
+	return w.changed(m.Node, g.SlurmNode)
 }
 
 // changed tells that a node's devices aren't those that it was registered with.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -113,13 +114,13 @@ func (w *Writer) plan(ctx context.Context, pod *corev1.Pod, g placement.Grant, p
 	for i, c := range wanted {
 		c = c.DeepCopy()
 		c.Status.Allocation = &out.results[i]
-		pending[cmpUID(c, pod)] = c
+		pending[uidFor(c, pod)] = c
 	}
 	return out, "", nil
 }
 
-// cmpUID identifies a claim that isn't made yet by its pod.
-func cmpUID(c *resourcev1.ResourceClaim, pod *corev1.Pod) types.UID {
+// uidFor identifies a claim that isn't made yet by its pod.
+func uidFor(c *resourcev1.ResourceClaim, pod *corev1.Pod) types.UID {
 	if c.UID == "" {
 		return pod.UID
 	}
@@ -189,35 +190,18 @@ func (w *Writer) fit(ctx context.Context, pod *corev1.Pod, m machine, g device.G
 }
 
 // sentence leaves out what only programs look for.
-func sentence(err error) string {
-	if text, ok := trim(err, ErrWait); ok {
-		return text
-	}
-	return err.Error()
-}
-
-func trim(err, marker error) (string, bool) {
-	text, prefix := err.Error(), marker.Error()+": "
-	if errors.Is(err, marker) && len(text) > len(prefix) && text[:len(prefix)] == prefix {
-		return text[len(prefix):], true
-	}
-	return "", false
-}
+func sentence(err error) string { return strings.TrimPrefix(err.Error(), ErrWait.Error()+": ") }
 
 // holders are the allocated claims that have devices of a node's pools.
 func (w *Writer) holders(m machine, own map[types.UID]bool, pending map[types.UID]*resourcev1.ResourceClaim) ([]*resourcev1.ResourceClaim, error) {
 	var out []*resourcev1.ResourceClaim
 	seen := map[types.UID]bool{}
-	everywhere, err := w.slices.ByIndex(indexNode, everyNode)
+	everywhere, err := w.published(everyNode)
 	if err != nil {
-		return nil, fmt.Errorf("find the ResourceSlices of all nodes: %w", err)
-	}
-	all := slices.Clone(m.published)
-	for _, obj := range everywhere {
-		all = append(all, obj.(*resourcev1.ResourceSlice))
+		return nil, err
 	}
 	pools := map[string]bool{}
-	for _, s := range all {
+	for _, s := range slices.Concat(m.published, everywhere) {
 		key := s.Spec.Driver + "/" + s.Spec.Pool.Name
 		if pools[key] {
 			continue

@@ -85,16 +85,7 @@ func (w *Writer) assign(ctx context.Context, pod *corev1.Pod, claim *resourcev1.
 	a.AllocationTimestamp = &now
 	claim = claim.DeepCopy()
 	claim.Status.Allocation, claim.Status.ReservedFor = &a, reserved
-	out, err := w.Client.ResourceV1().ResourceClaims(claim.Namespace).UpdateStatus(ctx, claim, metav1.UpdateOptions{FieldManager: fieldManager})
-	if err != nil {
-		return nil, fmt.Errorf("write the allocation of ResourceClaim %s/%s: %w", claim.Namespace, claim.Name, err)
-	}
-	w.claims.Mutation(out)
-	if out.Status.Allocation == nil || len(out.Status.Allocation.Devices.Results) != len(a.Devices.Results) {
-		return nil, fmt.Errorf("the API server dropped parts of the allocation of ResourceClaim %s/%s: "+
-			"check its feature gates, such as DRAConsumableCapacity", claim.Namespace, claim.Name)
-	}
-	return out, nil
+	return w.writeStatus(ctx, claim)
 }
 
 // tell writes to the pod which container gets which request, for kubelet.

@@ -106,11 +106,11 @@ func (s *Submitter) submit(ctx context.Context, o workload.Observed, step worklo
 		pods = pods[:step.Least:step.Least]
 	}
 	reqs, why, err := s.requests(ctx, g, append(slices.Clone(pods), g.Reserved...))
-	s.setBlocked(key, why.reason == reasonNoNode || why.reason == reasonClaims)
+	s.setBlocked(key, why.blocks())
 	switch {
 	case err != nil:
 		return 0, err
-	case why.reason == reasonNoNode, why.reason == reasonClaims:
+	case why.blocks():
 		_, err := s.hold(ctx, pods, why)
 		return 30 * time.Second, err
 	case why.reason != "":

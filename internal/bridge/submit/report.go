@@ -35,6 +35,9 @@ type held struct {
 	word string
 }
 
+// blocks tells whether a job can't be asked for until nodes, claims or devices change.
+func (h held) blocks() bool { return h.reason == reasonNoNode || h.reason == reasonClaims }
+
 // told is what a pod's owner was told last. The pod itself shows it only after a while.
 type told struct {
 	reason, text string

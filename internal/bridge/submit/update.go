@@ -21,7 +21,7 @@ func (s *Submitter) update(ctx context.Context, o workload.Observed, step worklo
 	pods := append(slices.Clone(step.Pods), o.Group.Reserved...)
 	workload.ByRank(pods)
 	req, why, err := s.request(ctx, jobGroup(o.Group, step), pods)
-	s.setBlocked(o.Group.Key, why.reason == reasonNoNode || why.reason == reasonClaims)
+	s.setBlocked(o.Group.Key, why.blocks())
 	if err != nil || why.reason != "" {
 		_, holdErr := s.hold(ctx, step.Pods, why)
 		return 30 * time.Second, errors.Join(err, holdErr)

@@ -64,7 +64,7 @@ func (a Answer) jobText(t *table) {
 	if j.Asks != "" {
 		limit := "without a time limit"
 		if j.Limit > 0 {
-			limit = "for at most " + span(time.Duration(j.Limit)*time.Minute)
+			limit = "for at most " + Span(time.Duration(j.Limit)*time.Minute)
 		}
 		t.add("asks for", j.Asks+", "+limit)
 	}
@@ -117,7 +117,7 @@ func (a Answer) timeText(t *table) {
 	switch a.State {
 	case StateWaiting, StateBlocked:
 		if !a.Job.Submitted.IsZero() {
-			t.add("waits for", span(a.now.Sub(a.Job.Submitted)))
+			t.add("waits for", Span(a.now.Sub(a.Job.Submitted)))
 		}
 		switch {
 		case !a.Start.IsZero() && a.State == StateWaiting:
@@ -145,23 +145,9 @@ func (a Answer) timeText(t *table) {
 func (a Answer) at(when time.Time) string {
 	s := when.UTC().Format(time.DateTime) + " UTC"
 	if d := when.Sub(a.now); d >= 0 {
-		return s + ", in " + span(d)
+		return s + ", in " + Span(d)
 	}
-	return s + ", " + span(a.now.Sub(when)) + " ago"
-}
-
-// span is a duration in its two largest units.
-func span(d time.Duration) string {
-	d = d.Round(time.Second)
-	switch day := 24 * time.Hour; {
-	case d >= day:
-		return fmt.Sprintf("%d d %d h", d/day, d%day/time.Hour)
-	case d >= time.Hour:
-		return fmt.Sprintf("%d h %d min", d/time.Hour, d%time.Hour/time.Minute)
-	case d >= time.Minute:
-		return fmt.Sprintf("%d min", d/time.Minute)
-	}
-	return fmt.Sprintf("%d s", max(d, 0)/time.Second)
+	return s + ", " + Span(a.now.Sub(when)) + " ago"
 }
 
 // table is lines with a label each; a label that repeats is shown once.
@@ -185,4 +171,19 @@ func (t *table) String() string {
 		fmt.Fprintf(&b, "  %-14s %s\n", label, r[1])
 	}
 	return b.String()
+}
+
+// Span is a duration for people: "3 s", "12 min", "5 h 10 min", "2 d 4 h".
+func Span(d time.Duration) string {
+	d = max(0, d).Round(time.Second)
+	const day = 24 * time.Hour
+	switch {
+	case d >= day:
+		return fmt.Sprintf("%d d %d h", d/day, d%day/time.Hour)
+	case d >= time.Hour:
+		return fmt.Sprintf("%d h %d min", d/time.Hour, d%time.Hour/time.Minute)
+	case d >= time.Minute:
+		return fmt.Sprintf("%d min", d/time.Minute)
+	}
+	return fmt.Sprintf("%d s", d/time.Second)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/slinky-hpc/slinky/internal/plan/mirror"
 	"github.com/slinky-hpc/slinky/internal/plan/placement"
 	"github.com/slinky-hpc/slinky/internal/plan/workernode"
+	"github.com/slinky-hpc/slinky/internal/plan/workload"
 	"github.com/slinky-hpc/slinky/slurm"
 )
 
@@ -134,7 +135,9 @@ func (m *Model) Nodes() []Node {
 			out = append(out, m.kubernetesNode(n))
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Node) int { return cmp.Or(natural(a.Name, b.Name), cmp.Compare(a.Role, b.Role)) })
+	slices.SortStableFunc(out, func(a, b Node) int {
+		return cmp.Or(workload.CompareNatural(a.Name, b.Name), cmp.Compare(a.Role, b.Role))
+	})
 	return out
 }
 
@@ -279,34 +282,6 @@ func (m *Model) others(node string) int {
 		if m.jobOf[string(pod.UID)] == nil {
 			n++
 		}
-	}
-	return n
-}
-
-// natural compares names so that node-2 comes before node-10.
-func natural(a, b string) int {
-	for a != "" && b != "" {
-		da, db := digits(a), digits(b)
-		switch {
-		case da > 0 && db > 0:
-			x, y := strings.TrimLeft(a[:da], "0"), strings.TrimLeft(b[:db], "0")
-			if c := cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y), cmp.Compare(da, db)); c != 0 {
-				return c
-			}
-			a, b = a[da:], b[db:]
-		case a[0] != b[0]:
-			return cmp.Compare(a[0], b[0])
-		default:
-			a, b = a[1:], b[1:]
-		}
-	}
-	return cmp.Compare(len(a), len(b))
-}
-
-func digits(s string) int {
-	n := 0
-	for n < len(s) && s[n] >= '0' && s[n] <= '9' {
-		n++
 	}
 	return n
 }

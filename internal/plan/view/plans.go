@@ -12,6 +12,7 @@ import (
 	"github.com/slinky-hpc/slinky/internal/plan/explain"
 	"github.com/slinky-hpc/slinky/internal/plan/mirror"
 	"github.com/slinky-hpc/slinky/internal/plan/placement"
+	"github.com/slinky-hpc/slinky/internal/plan/workload"
 	"github.com/slinky-hpc/slinky/slurm"
 	"github.com/slinky-hpc/slinky/slurm/hostlist"
 )
@@ -69,7 +70,7 @@ func (m *Model) mirrorPlans() []Planned {
 		inSlurm[m.Slurm.Nodes[i].Name] = &m.Slurm.Nodes[i]
 	}
 	names := slices.AppendSeq(slices.Collect(maps.Keys(kube)), maps.Keys(inSlurm))
-	slices.SortFunc(names, natural)
+	slices.SortFunc(names, workload.CompareNatural)
 	published := m.published()
 	var out []Planned
 	for _, name := range slices.Compact(names) {

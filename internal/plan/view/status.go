@@ -2,13 +2,13 @@ package view
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/slinky-hpc/slinky/internal/plan/explain"
 	"github.com/slinky-hpc/slinky/internal/plan/workload"
 	"github.com/slinky-hpc/slinky/slurm"
 )
@@ -233,20 +233,5 @@ func Age(read, now time.Time) string {
 	if read.IsZero() {
 		return "never"
 	}
-	return Span(now.Sub(read)) + " ago"
-}
-
-// Span is a duration for people: "3 s", "12 min", "5 h 10 min", "2 d 4 h".
-func Span(d time.Duration) string {
-	d = max(0, d).Round(time.Second)
-	const day = 24 * time.Hour
-	switch {
-	case d >= day:
-		return fmt.Sprintf("%d d %d h", d/day, d%day/time.Hour)
-	case d >= time.Hour:
-		return fmt.Sprintf("%d h %d min", d/time.Hour, d%time.Hour/time.Minute)
-	case d >= time.Minute:
-		return fmt.Sprintf("%d min", d/time.Minute)
-	}
-	return fmt.Sprintf("%d s", d/time.Second)
+	return explain.Span(now.Sub(read)) + " ago"
 }

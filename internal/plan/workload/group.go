@@ -68,7 +68,7 @@ func ByRank(pods []*corev1.Pod) {
 			}
 			return 1
 		}
-		if c := compareNatural(a.Name, b.Name); c != 0 {
+		if c := CompareNatural(a.Name, b.Name); c != 0 {
 			return c
 		}
 		return cmp.Compare(a.UID, b.UID)
@@ -86,8 +86,8 @@ func rank(pod *corev1.Pod) (int, bool) {
 	return 0, false
 }
 
-// compareNatural compares names with runs of digits taken as numbers.
-func compareNatural(a, b string) int {
+// CompareNatural compares names with runs of digits taken as numbers, so that node-2 comes before node-10.
+func CompareNatural(a, b string) int {
 	for a != "" && b != "" {
 		da, db := digits(a), digits(b)
 		if da > 0 && db > 0 {
