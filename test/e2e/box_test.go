@@ -55,6 +55,13 @@ func openBy(t *testing.T, variable, namespace string, patience time.Duration) *b
 	return b
 }
 
+// in is the box as a part of the story has it, which fails by itself.
+func (b *box) in(t *testing.T) *box {
+	part := *b
+	part.t = t
+	return &part
+}
+
 // close shows what there was if the test failed, and removes the namespace.
 func (b *box) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), b.patience)

@@ -94,8 +94,9 @@ func TestCheck57RemovingTheOperatorLeavesTheCluster(t *testing.T) {
 			}
 		}
 	})
-	b.wait("pod/slurm-controller-0", "create")
-	b.wait("pod/slurm-controller-0", "condition=Ready")
+	// slurmctld starts once more if it was there before the chart's NodeSet.
+	b.wait("controller/slurm", "condition=Progressing=False")
+	b.wait("controller/slurm", "condition=Ready")
 	c := &cluster{box: b}
 	c.nodesAre("idle", "cpu-0")
 	if out := strings.TrimSpace(c.slurm("", "srun", "hostname")); out != "cpu-0" {

@@ -45,7 +45,7 @@ func TestUpOnARunningBoxChangesNothing(t *testing.T) {
 // slinky down leaves nothing of either.
 func TestKilledUpGoesOnAndDownLeavesNothing(t *testing.T) {
 	first := open(t, "e2e-beside")
-	b := &box{t: t, name: "e2e-killed", slinky: first.slinky}
+	b := &box{t: t, name: "e2e-killed", slinky: first.slinky, patience: patience}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()

@@ -173,7 +173,6 @@ func TestLoginByDirectory(t *testing.T) {
 	ada := account{user: "ada", auth: ssh.Password("engine"), check: b.hostKey()}
 	adaByKey := account{user: "ada", auth: ssh.PublicKeys(adaSigner)}
 	root := account{user: "root", auth: ssh.PublicKeys(rootSigner)}
-	in := func(t *testing.T) *box { return &box{t: t, name: b.name, slinky: b.slinky, namespace: b.namespace} }
 
 	const id = "uid=20001(ada) gid=20000(science) groups=20000(science),20005(project)"
 	if got := b.answers(login, ada, "id"); got != id {
@@ -183,14 +182,14 @@ func TestLoginByDirectory(t *testing.T) {
 		t.Errorf("by key ada is %s, want %s", got, id)
 	}
 	t.Run("who may not log in", func(t *testing.T) {
-		b := in(t)
+		b := b.in(t)
 		b.refused(login, account{user: "ada", auth: ssh.Password("wrong")}, "a wrong password")
 		b.refused(login, account{user: "eve", auth: ssh.Password("apple")}, "the access filter of sssd.conf")
 		b.refused(login, account{user: "root", auth: ssh.PublicKeys(adaSigner)}, "a key that isn't root's")
 		b.refused(login, account{user: "mallory", auth: ssh.Password("x")}, "nobody of this name")
 	})
 	t.Run("jobs run as who submitted them", func(t *testing.T) {
-		b := in(t)
+		b := b.in(t)
 		if got := b.answers(login, ada, "srun --nodes=1 id"); got != id {
 			t.Errorf("srun as ada runs as %s, want %s", got, id)
 		}
@@ -200,8 +199,8 @@ func TestLoginByDirectory(t *testing.T) {
 			t.Errorf("job %s ran as %s, want %s", job, got, id)
 		}
 	})
-	t.Run("ssh to workers", func(t *testing.T) { in(t).workerAccess(c, login, adaByKey, ada) })
-	t.Run("check 22: root's keys take effect in running pods", func(t *testing.T) { in(t).rootKeys(login, root) })
+	t.Run("ssh to workers", func(t *testing.T) { b.in(t).workerAccess(c, login, adaByKey, ada) })
+	t.Run("check 22: root's keys take effect in running pods", func(t *testing.T) { b.in(t).rootKeys(login, root) })
 }
 
 // hostKey accepts the host key that the LoginSet's Secret holds, and no other.

@@ -47,7 +47,7 @@ func TestBatchScriptsPeopleUse(t *testing.T) {
 	}
 	for _, j := range jobs {
 		t.Run(j.name, func(t *testing.T) {
-			in := &cluster{box: &box{t: t, name: b.name, slinky: b.slinky, namespace: b.namespace}}
+			in := &cluster{box: b.in(t)}
 			in.jobIs(ids[j.name], "COMPLETED")
 			got := in.slurm("", "cat", out(j.name))
 			if j.name == "signal" { // slurmstepd writes of the signal, too
