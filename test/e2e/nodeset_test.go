@@ -228,9 +228,14 @@ func (c *cluster) testRolling() {
 
 func (c *cluster) testScheduled() {
 	before := c.all("cpu")
-	start := time.Now().Add(40 * time.Second).UTC()
-	c.change("cpu", fmt.Sprintf(`{"spec":{"extraConf":"Weight=6","updateStrategy":{"type":"ScheduledUpdate","scheduledUpdate":{"startTime":%q,"duration":"5m"}}}}`,
-		start.Format(time.RFC3339)))
+	window := func(in time.Duration) time.Time {
+		start := time.Now().Add(in).UTC()
+		c.change("cpu", fmt.Sprintf(`{"spec":{"extraConf":"Weight=6","updateStrategy":{"type":"ScheduledUpdate","scheduledUpdate":{"startTime":%q,"duration":"5m"}}}}`,
+			start.Format(time.RFC3339)))
+		return start
+	}
+	// Late enough for a job to run before it on the slowest of machines.
+	window(time.Hour)
 	// A worker that has only just registered again joins the reservation a moment later.
 	c.until("the reservation holds all workers", func(ctx context.Context) error {
 		reservation, err := c.run(ctx, "", c.command("scontrol", "show", "reservation", "SlurmOperatorMaint-cpu", "--oneliner")...)
@@ -244,6 +249,7 @@ func (c *cluster) testScheduled() {
 	})
 	job := c.job("cpu-1", 5)
 	c.endsWell(job)
+	start := window(20 * time.Second)
 	c.until("the workers are old until the window opens", func(ctx context.Context) error {
 		pods, err := c.workers(ctx, "cpu")
 		if err != nil {
