@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -30,7 +29,16 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := run(ctx, os.Args[1:], os.Stderr, os.Getenv)
+	n := node{root: os.Getenv("HOST_ROOT"), getenv: os.Getenv, now: time.Now()}
+	var err error
+	switch name, args := command(os.Args); name {
+	case "gatherinfo":
+		err = gatherInfo(ctx, args, os.Stdout, os.Stderr, n)
+	case "introspect":
+		err = introspect(ctx, args, os.Stdout, n)
+	default:
+		err = run(ctx, args, os.Stderr, n)
+	}
 	switch {
 	case errors.As(err, new(usageError)):
 		os.Exit(2) // The flag package has said what is wrong.
@@ -43,31 +51,33 @@ func main() {
 // usageError is a flag that is wrong by itself.
 type usageError struct{ error }
 
-func run(ctx context.Context, args []string, out io.Writer, getenv func(string) string) error {
-	o, err := parse(args, out)
+func run(ctx context.Context, args []string, out io.Writer, n node) error {
+	o, err := parse(args, out, os.ReadFile)
 	if errors.Is(err, flag.ErrHelp) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	log := klog.Background()
+	recent := &dracpu.Recent{}
+	log := recent.Keep(klog.Background())
+	ctx = klog.NewContext(ctx, log) // for the libraries
 	for _, name := range o.deprecated {
 		log.Info("A flag is deprecated: set it in the configuration file", "flag", "--"+name)
 	}
 	log.Info("Starting", "config", fmt.Sprintf("%+v", o.config))
 	options := dracpu.Options{
 		Config: o.config, Log: log, Address: o.address, KubeletRoot: o.kubeletRoot, CDIDir: o.cdiDir, NRISocket: o.nriSocket,
-		PCIeRoots: o.pcieRoots,
-		Sys:       os.DirFS(filepath.Join("/", getenv("HOST_ROOT"), "sys")), Proc: os.DirFS(filepath.Join("/", getenv("HOST_ROOT"), "proc")), Every: time.Minute,
-		Cgroups: os.DirFS(o.cgroups),
+		PCIeRoots: o.pcieRoots, Recent: recent,
+		Sys: os.DirFS(n.at("sys")), Proc: os.DirFS(n.at("proc")), Every: time.Minute,
+		Cgroups: os.DirFS(cgroupRoot(o.cgroups, func(name string) string { return name })),
 	}
 	if path := o.config.SysfsOverlay; path != "" {
-		if options.Sys, err = overlay(options.Sys, path); err != nil {
+		if options.Sys, err = overlay(options.Sys, path, os.ReadFile); err != nil {
 			return err
 		}
 	}
-	if options.NodeName, err = nodeName(o.config.HostnameOverride, getenv); err != nil {
+	if options.NodeName, err = nodeName(o.config.HostnameOverride, n.getenv); err != nil {
 		return err
 	}
 	if options.Kube, err = connect(o.config.Kubeconfig); err != nil {
@@ -76,8 +86,8 @@ func run(ctx context.Context, args []string, out io.Writer, getenv func(string) 
 	return dracpu.Run(ctx, options)
 }
 
-func overlay(sys fs.FS, path string) (fs.FS, error) {
-	text, err := os.ReadFile(path)
+func overlay(sys fs.FS, path string, read func(string) ([]byte, error)) (fs.FS, error) {
+	text, err := read(path)
 	if err != nil {
 		return nil, fmt.Errorf("read the overlay of /sys: %w", err)
 	}
@@ -134,7 +144,7 @@ func (v *oneOf) Set(s string) error {
 
 // parse reads the flags and the configuration file. What a flag says counts more
 // than the file, also where it says the default.
-func parse(args []string, out io.Writer) (*options, error) {
+func parse(args []string, out io.Writer, read func(string) ([]byte, error)) (*options, error) {
 	o := &options{config: dracpu.DefaultConfig()}
 	c := &o.config
 	mode := &oneOf{string(c.CPUDeviceMode), []string{string(cpuset.Grouped), string(cpuset.Individual)}}
@@ -143,6 +153,10 @@ func parse(args []string, out io.Writer) (*options, error) {
 	flags := dracpu.Config{}
 	f := flag.NewFlagSet("dracpu", flag.ContinueOnError)
 	f.SetOutput(out)
+	f.Usage = func() {
+		fmt.Fprint(out, usage)
+		f.PrintDefaults()
+	}
 	klog.InitFlags(f)
 	f.StringVar(&file, "config", "", "configuration file")
 	f.StringVar(&flags.Kubeconfig, "kubeconfig", "", "kubeconfig file; empty means that of the pod")
@@ -151,7 +165,7 @@ func parse(args []string, out io.Writer) (*options, error) {
 	f.StringVar(&o.kubeletRoot, "kubelet-root-dir", "/var/lib/kubelet", "kubelet's folder, with plugins and plugins_registry in it")
 	f.StringVar(&o.cdiDir, "cdi-dir", "/var/run/cdi", "where the container runtime looks for CDI files")
 	f.StringVar(&o.nriSocket, "nri-socket", "/var/run/nri/nri.sock", "the container runtime's NRI socket")
-	f.StringVar(&o.cgroups, "cgroup-root", "/sys/fs/cgroup", "the node's cgroups, for slurmJobs: exclusive")
+	f.StringVar(&o.cgroups, "cgroup-root", "", "the node's cgroups, for slurmJobs: exclusive and for gatherinfo; by default /host/cgroup, or /sys/fs/cgroup where that isn't there")
 	f.Var(mode, "cpu-device-mode", "deprecated, cpuDeviceMode of the configuration: "+strings.Join(mode.allowed, ", "))
 	f.Var(group, "group-by", "deprecated, groupBy of the configuration: "+strings.Join(group.allowed, ", "))
 	f.StringVar(&flags.ReservedCPUs, "reserved-cpus", "", "deprecated, reservedCPUs of the configuration: CPUs that are offered to nobody, as in 0-1,8")
@@ -163,11 +177,13 @@ func parse(args []string, out io.Writer) (*options, error) {
 		}
 		return nil, usageError{err}
 	}
-	if f.NArg() > 0 {
-		return nil, fmt.Errorf("there is no command %q", f.Arg(0))
+	if name := f.Arg(0); slices.Contains(subcommands(), name) {
+		return nil, fmt.Errorf("root flags cannot be combined with subcommands: want dracpu %s, with flags after it", name)
+	} else if name != "" {
+		return nil, fmt.Errorf("there is no command %q: there are %s", name, strings.Join(subcommands(), " and "))
 	}
 	if file != "" {
-		text, err := os.ReadFile(file)
+		text, err := read(file)
 		if err != nil {
 			return nil, fmt.Errorf("read the configuration: %w", err)
 		}

@@ -19,7 +19,7 @@ func TestFlagsAndFile(t *testing.T) {
 	if err := os.WriteFile(file, []byte("groupBy: socket\nreservedCPUs: '0'\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o, err := parse([]string{"--v=4", "--bind-address=:9090", "--expose-pcie-roots", "--config=" + file, "-group-by=numanode"}, io.Discard)
+	o, err := parse([]string{"--v=4", "--bind-address=:9090", "--expose-pcie-roots", "--config=" + file, "-group-by=numanode"}, io.Discard, os.ReadFile)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestFlagsRefused(t *testing.T) {
 		{"--config=" + file, "groupby is spelt groupBy", false},
 		{"--config=/none", "no such file", false},
 	} {
-		_, err := parse([]string{x.args}, io.Discard)
+		_, err := parse([]string{x.args}, io.Discard, os.ReadFile)
 		if err == nil || !strings.Contains(err.Error(), x.want) || errors.As(err, new(usageError)) != x.usage {
 			t.Errorf("%s: got %v", x.args, err)
 		}

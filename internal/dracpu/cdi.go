@@ -144,7 +144,7 @@ func readOneCDI(file string) (*claim, error) {
 func grantsIn(d cdi.Device, request string) ([]cpuset.Grant, error) {
 	uses, err := usesIn(d.ContainerEdits.Env)
 	if err != nil || len(uses) != 1 {
-		return nil, fmt.Errorf("device %q has the variables %q: another driver's or a damaged file", d.Name, d.ContainerEdits.Env)
+		return nil, fmt.Errorf("device %q has the variables %q: another driver's or a damaged file", d.Name, namesOf(d.ContainerEdits.Env))
 	}
 	var out []cpuset.Grant
 	if !uses[0].cpus.Empty() {
@@ -168,6 +168,16 @@ func grantsIn(d cdi.Device, request string) ([]cpuset.Grant, error) {
 		return nil, fmt.Errorf("device %q has memory of the NUMA nodes %s by its variable, and of %s by its annotation", d.Name, uses[0].nodes, nodes)
 	}
 	return out, nil
+}
+
+// namesOf leaves out what the variables say: in a file that isn't ours it may be a secret.
+func namesOf(env []string) []string {
+	var out []string
+	for _, e := range env {
+		name, _, _ := strings.Cut(e, "=")
+		out = append(out, name)
+	}
+	return out
 }
 
 // use is what a container has of a claim: one request, or all of them if request is -1.

@@ -2,7 +2,6 @@ package dracpu
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -45,6 +44,8 @@ type Options struct {
 	PCIeRoots bool
 	// Address serves health and metrics.
 	Address string
+	// Recent is the end of what Log writes; nil keeps none.
+	Recent *Recent
 	// Every is how often the machine is looked at for CPUs that come and go, and
 	// the API for claims that are gone.
 	Every time.Duration
@@ -64,6 +65,9 @@ func Run(ctx context.Context, o Options) error {
 
 func (d *driver) run(ctx context.Context, stop context.CancelCauseFunc) error {
 	if err := d.serve(ctx, d.Address); err != nil {
+		return err
+	}
+	if err := d.serveSnapshot(ctx); err != nil {
 		return err
 	}
 	background := make(chan struct{})
@@ -126,7 +130,7 @@ func newDriver(o Options, stop context.CancelCauseFunc) (*driver, error) {
 		return nil, err
 	}
 	o.KubeletRoot = root
-	d := &driver{Options: o, exposure: e, dataDir: filepath.Join(root, "plugins", cpuset.DriverName)}
+	d := &driver{Options: o, exposure: e, dataDir: dataDir(root)}
 	machine, err := d.machine()
 	if err != nil {
 		return nil, err
@@ -172,14 +176,11 @@ func (d *driver) assemble(stop context.CancelCauseFunc) {
 
 // kubeletPolicy reads which CPU manager kubelet runs, if its state can be seen.
 func (d *driver) kubeletPolicy() string {
-	data, err := os.ReadFile(filepath.Join(d.KubeletRoot, "cpu_manager_state"))
-	var state struct {
-		PolicyName string `json:"policyName"`
+	k, err := readKubelet(d.KubeletRoot)
+	if err != nil {
+		d.Log.Error(err, "Whether kubelet gives CPUs out itself is not known")
 	}
-	if err != nil || json.Unmarshal(data, &state) != nil {
-		return ""
-	}
-	return state.PolicyName
+	return k.CPUManagerPolicy
 }
 
 func (d *driver) machine() (cpuset.Machine, error) {

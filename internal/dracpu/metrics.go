@@ -1,10 +1,14 @@
 package dracpu
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/slinky-hpc/slinky/internal/plan/cpuset"
 )
 
 // metrics have the published names; those of NRI are ours.
@@ -40,6 +44,9 @@ func newMetrics(l *ledger) *metrics {
 		m.prepared.WithLabelValues(result)
 		m.unprepared.WithLabelValues(result)
 	}
+	for _, hook := range []string{"synchronize", "create"} {
+		m.hooks.WithLabelValues(hook)
+	}
 	gauge := func(name, help string, value func() int) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) })
 	}
@@ -65,4 +72,32 @@ func result(err error) string {
 		return "error"
 	}
 	return "success"
+}
+
+// Metric describes one of the driver's metrics.
+type Metric struct {
+	Name   string   `json:"name"`
+	Type   string   `json:"type"`
+	Help   string   `json:"help"`
+	Labels []string `json:"labels"`
+}
+
+// Metrics lists those that have the driver's name, sorted.
+func Metrics() ([]Metric, error) {
+	families, err := newMetrics(newLedger("", "", "", cpuset.Machine{}, 0)).registry.Gather()
+	if err != nil {
+		return nil, fmt.Errorf("list the metrics: %w", err)
+	}
+	var out []Metric
+	for _, f := range families {
+		if !strings.HasPrefix(f.GetName(), "dra_cpu_") {
+			continue
+		}
+		m := Metric{f.GetName(), strings.ToLower(f.GetType().String()), f.GetHelp(), []string{}}
+		for _, l := range f.GetMetric()[0].GetLabel() {
+			m.Labels = append(m.Labels, l.GetName())
+		}
+		out = append(out, m)
+	}
+	return out, nil
 }

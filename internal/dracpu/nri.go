@@ -43,6 +43,12 @@ func wake(c chan struct{}) {
 	}
 }
 
+// Configure hears which runtime it is.
+func (p *plugin) Configure(_ context.Context, _, runtime, version string) (api.EventMask, error) {
+	p.state.set(func(c *conditions) { c.runtime = runtime + " " + version })
+	return 0, nil
+}
+
 // Synchronize hears of all pods and containers when the connection is made.
 func (p *plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
 	defer p.metric.hook("synchronize")()
@@ -276,7 +282,10 @@ const (
 
 func (p *plugin) connectOnce(ctx context.Context, socket string) error {
 	lost := make(chan struct{}, 1)
+	// A container that the driver didn't answer for in time must not start on CPUs of others. Older runtimes know
+	// no such policy and start it; the driver sets it right when it is connected again.
 	s, err := stub.New(p, stub.WithPluginName(cpuset.DriverName), stub.WithPluginIdx("00"), stub.WithSocketPath(socket),
+		stub.WithFailurePolicy(&api.FailurePolicy{FailRequest: true}),
 		stub.WithLogger(nriLogger{p.log}), stub.WithOnClose(func() { wake(lost) }))
 	if err != nil {
 		return err

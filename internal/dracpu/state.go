@@ -16,6 +16,7 @@ type conditions struct {
 	published    string // why the slices are not as they should be
 	rival        string // who else sets CPUs
 	stuck        string // which containers can't be moved off CPUs of others
+	runtime      string // name and version of the container runtime
 }
 
 // problems says what is wrong, one sentence each.

@@ -60,6 +60,7 @@ spec:
 	small := programs()
 	c.each("first", c.counts("first", small), 1)
 	c.sees("shared", all.Minus(mine))
+	c.gathers("first", "shared", mine)
 
 	c.restart()
 	c.pod("later", "")

@@ -65,7 +65,7 @@ func Build(ctx context.Context, o Options) ([]Image, error) {
 func (r recipe) static(binary string) Static {
 	s := Static{Name: r.ref, Binary: binary, Target: "/usr/bin/program", User: r.user}
 	if r.target != "" {
-		s.Target, s.Command = r.target, true
+		s.Target, s.Alias, s.Command = r.target, r.alias, true
 	}
 	return s
 }

@@ -23,6 +23,7 @@ type recipe struct {
 	ref    string
 	parent string // recipe that the Dockerfile's BASE is; "" if it has no Dockerfile
 	pkg    string // Go package in the checkout that is the image's one binary
+	alias  string // another path of it
 	target string // where the binary is, and that it is the command and not the entrypoint; "" for the entrypoint /usr/bin/program
 	user   string
 	inner  bool // only a parent of others
@@ -68,7 +69,7 @@ func recipes() []recipe {
 		},
 		container("slurmd"), container("login"),
 		program("operator"), program("operator-webhook"), program("bridge-scheduler"), program("bridge"), program("exporter"), program("bridge-admission"), program("slinky"),
-		{name: "dra-cpu", ref: registry + "dra-cpu:dev", pkg: "./cmd/dra-cpu", target: "/dracpu", user: "0:0"},
+		{name: "dra-cpu", ref: registry + "dra-cpu:dev", pkg: "./cmd/dra-cpu", target: "/dracpu", alias: "/dracpu-gatherinfo", user: "0:0"},
 	}
 }
 

@@ -22,6 +22,8 @@ type Static struct {
 	Target string   // absolute path in the image
 	Args   []string // arguments after the binary, part of the entrypoint
 	User   string   // UID:GID
+	// Alias is another absolute path of the binary, in the same folder; empty for none.
+	Alias string
 	// Command: the binary is what runs if the pod says nothing, and no entrypoint.
 	Command bool
 }
@@ -31,6 +33,9 @@ func BuildStatic(ctx context.Context, c *cache.Cache, s Static) (Image, error) {
 	recipe := cache.NewKey("static 1", architecture(), s.Name, s.Target, s.User).Strings(s.Args...)
 	if s.Command {
 		recipe = recipe.Strings("command")
+	}
+	if s.Alias != "" {
+		recipe = recipe.Strings("alias", s.Alias)
 	}
 	key, err := recipe.File(s.Binary).Sum()
 	if err != nil {
@@ -91,6 +96,12 @@ func writeStaticLayer(file string, s Static) error {
 	}
 	if _, err := io.Copy(w, in); err != nil {
 		return err
+	}
+	if s.Alias != "" {
+		link := &tar.Header{Typeflag: tar.TypeSymlink, Name: strings.TrimPrefix(s.Alias, "/"), Linkname: path.Base(s.Target), Mode: 0o777}
+		if err := w.WriteHeader(link); err != nil {
+			return err
+		}
 	}
 	if err := w.Close(); err != nil {
 		return err

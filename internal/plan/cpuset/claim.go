@@ -37,9 +37,9 @@ type Grant struct {
 // Held are CPUs and memory that somebody has.
 type Held struct {
 	// Holder is a name for people, as in "claim default/x".
-	Holder string
-	CPUs   Set
-	Memory []NodeMemory
+	Holder string       `json:"holder"`
+	CPUs   Set          `json:"cpus"`
+	Memory []NodeMemory `json:"memory,omitempty"`
 }
 
 // Machine is what a claim is resolved against.
