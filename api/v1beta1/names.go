@@ -113,6 +113,9 @@ const (
 	AnnotationNode = "slinky.slurm.net/slurm-node"
 	// AnnotationCores holds the cores that Slurm gave a pod, by Slurm's abstract numbers: "0-3,8".
 	AnnotationCores = "slinky.slurm.net/slurm-cores"
+	// AnnotationJob holds what else the bridge knows of the Slurm job that covers a pod, for itself: JSON with
+	// the job's SLUID and the pod's place in it.
+	AnnotationJob = "slinky.slurm.net/slurm-job"
 	// FinalizerBridge keeps a pod until its end is known and its Slurm job has been released.
 	FinalizerBridge = "scheduler.slinky.slurm.net/finalizer"
 

@@ -54,6 +54,8 @@ func TestBridge(t *testing.T) {
 		{"a foreign job is left alone", w.foreignJob},
 		{"what happens while the bridge is away", w.away},
 		{"slurmrestd behind TLS, its authority and token renewed", w.behindTLS},
+		{"a job without its mark", w.markIsRemoved},
+		{"a mark that is gone before it was read", w.markIsNeverRead},
 		{"jobs that somebody edits", w.jobsAreEdited},
 		{"one of two schedulers is killed", w.leaderIsKilled},
 		{"a node that goes leaves Slurm", w.nodeLeaves},

@@ -33,12 +33,13 @@ func (w *world) machine(t *testing.T, m *devicetest.Machine) {
 			t.Fatal(err)
 		}
 	}
-	n, err := nodes.Create(ctx, m.Node, metav1.CreateOptions{})
-	if err != nil {
+	name := m.Node.Name
+	if _, err := nodes.Create(ctx, m.Node, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.eventually(t, "node "+n.Name+" is ready", func() error {
-		if n, err = nodes.Get(ctx, n.Name, metav1.GetOptions{}); err != nil {
+	w.eventually(t, "node "+name+" is ready", func() error {
+		n, err := nodes.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
 			return err
 		}
 		n.Spec.Taints = nil
@@ -49,8 +50,8 @@ func (w *world) machine(t *testing.T, m *devicetest.Machine) {
 		_, err = nodes.UpdateStatus(ctx, n, metav1.UpdateOptions{})
 		return err
 	})
-	w.eventually(t, "Slurm has node "+n.Name, func() error {
-		now, err := w.slurm.Node(ctx, n.Name)
+	w.eventually(t, "Slurm has node "+name, func() error {
+		now, err := w.slurm.Node(ctx, name)
 		if err == nil && (now.Extra == "" || now.CPUs == 0) {
 			err = fmt.Errorf("%w: %+v", errWait, now)
 		}

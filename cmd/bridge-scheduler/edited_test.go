@@ -50,6 +50,92 @@ func (w *world) only(t *testing.T, pod *corev1.Pod) slurm.Job {
 	return found[0]
 }
 
+// markIsRemoved has somebody overwrite what the bridge writes into its jobs. The pod
+// that runs goes on, the one that waits keeps its place, and neither has a second job.
+func (w *world) markIsRemoved(t *testing.T) {
+	waits := w.queued(t, "unmarked")
+	runs := w.bound(t, "unmarked-full-0")
+	w.kubelet(t, runs.Name, corev1.PodRunning)
+	ran := w.job(t, runs)
+	for _, j := range []slurm.Job{ran, waits} {
+		w.edit(t, j.ID, "AdminComment=", "JobName=renamed", "Comment=mine")
+	}
+	// What comes later shows that both sides have been looked at.
+	w.pod("later", nil)
+	w.held(t, "later", "QueuedInSlurm")
+	if now, err := w.get(runs.Name); err != nil || now.DeletionTimestamp != nil || now.Labels[v1beta1.LabelJobID] != fmt.Sprint(ran.ID) {
+		t.Errorf("the pod that runs is %+v, %v", now, err)
+	}
+	w.kubelet(t, runs.Name, corev1.PodSucceeded)
+	w.jobEnds(t, ran.ID)
+	if j := w.job(t, w.bound(t, "unmarked")); j.ID != waits.ID {
+		t.Errorf("the pod that waited has job %d, and had %d", j.ID, waits.ID)
+	}
+	w.eventually(t, "the job has its mark again", func() error {
+		j, err := w.slurm.Job(t.Context(), waits.ID)
+		if err == nil && j.AdminComment != waits.AdminComment {
+			err = fmt.Errorf("%w: %s %q", errWait, j.States, j.AdminComment)
+		}
+		return err
+	})
+	w.kubelet(t, "unmarked", corev1.PodSucceeded)
+	w.jobEnds(t, waits.ID)
+	if ended, err := w.slurm.Job(t.Context(), ran.ID); err != nil || ended.Comment != "mine" {
+		t.Errorf("the administrator's comment became %q, %v", ended.Comment, err)
+	}
+}
+
+// markIsNeverRead has somebody overwrite it before the bridge has read it, at once or while
+// the bridge is away: the pods know their jobs.
+func (w *world) markIsNeverRead(t *testing.T) {
+	w.pod("quick", nil)
+	quick := w.job(t, w.bound(t, "quick"))
+	w.edit(t, quick.ID, "AdminComment=")
+	w.kubelet(t, "quick", corev1.PodSucceeded)
+	w.jobEnds(t, quick.ID)
+
+	w.gang(t, "away", 2)
+	w.pod("away-0", all(member("away"), shared))
+	w.pod("away-1", all(member("away"), shared))
+	w.pod("ended", nil)
+	pods := []*corev1.Pod{w.bound(t, "away-0"), w.bound(t, "away-1"), w.bound(t, "ended")}
+	gang, ended := w.job(t, pods[0]), w.job(t, pods[2])
+	for _, pod := range pods {
+		w.kubelet(t, pod.Name, corev1.PodRunning)
+	}
+	w.stop()
+	w.edit(t, gang.ID, "AdminComment=")
+	w.edit(t, ended.ID, "AdminComment=mine")
+	w.start()
+	for _, j := range []slurm.Job{gang, ended} {
+		w.eventually(t, fmt.Sprintf("job %d has its mark again", j.ID), func() error {
+			now, err := w.slurm.Job(t.Context(), j.ID)
+			if err == nil && now.AdminComment != j.AdminComment {
+				err = fmt.Errorf("%w: %s %q", errWait, now.States, now.AdminComment)
+			}
+			return err
+		})
+	}
+	w.edit(t, ended.ID, "AdminComment=")
+	if err := w.slurm.CancelJobs(t.Context(), ended.ID); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually(t, "the pod of the cancelled job is deleted", func() error {
+		pod, err := w.get("ended")
+		if err == nil && pod.DeletionTimestamp == nil {
+			err = errWait
+		}
+		return err
+	})
+	for _, pod := range pods[:2] {
+		if now, err := w.get(pod.Name); err != nil || now.DeletionTimestamp != nil || now.Labels[v1beta1.LabelJobID] != fmt.Sprint(gang.ID) {
+			t.Errorf("a pod of the gang is %+v, %v", now, err)
+		}
+		w.kubelet(t, pod.Name, corev1.PodSucceeded)
+	}
+	w.jobEnds(t, gang.ID)
+}
+
 // jobsAreEdited has somebody change what jobs ask for. Each has a clear sentence, and
 // nothing else is held up.
 func (w *world) jobsAreEdited(t *testing.T) {

@@ -28,6 +28,9 @@ import (
 // of its own, such as the loss of its node.
 const recheck = 30 * time.Second
 
+// unknownAgain is the same for a pod whose job isn't known here: nothing tells of one whose mark somebody has removed.
+const unknownAgain = 2 * time.Second
+
 func podName(namespaced string) types.NamespacedName {
 	namespace, name, _ := strings.Cut(namespaced, "/")
 	return types.NamespacedName{Namespace: namespace, Name: name}
@@ -50,6 +53,7 @@ func (r *podReaper) Reconcile(ctx context.Context, key types.NamespacedName) (ct
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	unknown := !r.recallJob(ctx, &pod, gone)
 	switch {
 	case gone:
 		return again(r.release(ctx, &pod))
@@ -69,7 +73,10 @@ func (r *podReaper) Reconcile(ctx context.Context, key types.NamespacedName) (ct
 	if err := r.adopt(ctx, &pod); err != nil || pod.Spec.NodeName == "" {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{}, r.endWithJob(ctx, &pod)
+	if err := r.endWithJob(ctx, &pod); err != nil || !unknown {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: unknownAgain}, nil
 }
 
 // again makes a conflict what it is: the object has changed, and the next look at it is due soon.

@@ -84,9 +84,13 @@ func (x *Index) put(j slurm.Job) bool {
 			x.unmarked[j.ID] = !j.States.JobEnded() // one that has ended takes no comment any more
 		}
 	}
-	if !ours {
-		return false
+	if ours {
+		x.insert(j, mark)
 	}
+	return ours
+}
+
+func (x *Index) insert(j slurm.Job, mark workload.Mark) {
 	x.jobs[j.ID], x.marks[j.ID] = j, mark
 	x.count(j, 1)
 	for _, uid := range uids(mark) {
@@ -95,7 +99,6 @@ func (x *Index) put(j slurm.Job) bool {
 		}
 		x.byID[uid][j.ID] = true
 	}
-	return true
 }
 
 // count counts a job among those that wait, or no more.

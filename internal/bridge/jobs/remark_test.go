@@ -4,6 +4,11 @@ import (
 	"context"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slinky-hpc/slinky/api/v1beta1"
+	"github.com/slinky-hpc/slinky/internal/plan/workload"
 	"github.com/slinky-hpc/slinky/slurm"
 )
 
@@ -64,6 +69,41 @@ func TestOthersGetNoMark(t *testing.T) {
 		e.job = now
 		if err := x.Remark(t.Context(), e, e, lost[0]); err != nil || e.updates != 0 || len(x.Naming("a")) != 0 {
 			t.Errorf("%s: %d updates, %v, %v", name, e.updates, x.Naming("a"), err)
+		}
+	}
+}
+
+// A mark that is gone before anybody has read it is known by the pod.
+func TestMarkIsRecalled(t *testing.T) {
+	marked := job(1, "s1", slurm.JobRunning, "c1", "a")
+	mark, _ := workload.Owned(marked, "c1")
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "p0", UID: "a", Labels: map[string]string{v1beta1.LabelJobID: "1"},
+		Annotations: map[string]string{v1beta1.AnnotationJob: workload.RecordFor(marked, mark, "a")},
+	}}
+	siblings := func() []*corev1.Pod { return []*corev1.Pod{pod} }
+	wiped, other := marked, marked
+	wiped.AdminComment, other.AdminComment, other.SLUID = "", "", "s2"
+
+	x, e := NewIndex("c1"), &editable{job: wiped}
+	x.Follow(e, 1)
+	if !x.Recall(e, pod, siblings) || len(x.Naming("a")) != 1 {
+		t.Fatal("the pod doesn't know its job")
+	}
+	if err := x.Remark(t.Context(), e, e, x.Unmarked()[0]); err != nil || e.job.AdminComment != marked.AdminComment || len(x.Unmarked()) != 0 {
+		t.Errorf("the job says %q, %d are left, %v", e.job.AdminComment, len(x.Unmarked()), err)
+	}
+	// One that has ended is known, and left alone.
+	x, e = NewIndex("c1"), &editable{job: wiped}
+	e.job.States = slurm.StatesOf(slurm.JobCancelled)
+	if !x.Recall(e, pod, siblings) || len(x.Naming("a")) != 1 || len(x.Unmarked()) != 0 {
+		t.Errorf("of an ended job the index has %v, and would mark %v", x.Naming("a"), x.Unmarked())
+	}
+	// What has its id by now is another's, with and without a mark.
+	for _, now := range []slurm.Job{other, job(1, "s2", slurm.JobRunning, "c1", "b"), job(1, "s1", slurm.JobRunning, "c2", "a")} {
+		x, e = NewIndex("c1"), &editable{job: now}
+		if x.Recall(e, pod, siblings) || len(x.Naming("a")) != 0 {
+			t.Errorf("%+v counts as the pod's", now)
 		}
 	}
 }

@@ -29,6 +29,7 @@ func (s *Submitter) observe(ctx context.Context, key workload.Key) ([]workload.O
 	pods := make([]*corev1.Pod, 0, len(objs))
 	for _, obj := range objs {
 		pods = append(pods, obj.(*corev1.Pod))
+		s.recall(obj.(*corev1.Pod))
 	}
 	workload.ByRank(pods)
 	objects, err := s.objects(key, pods[0])

@@ -15,7 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/slinky-hpc/slinky/api/v1beta1"
 	"github.com/slinky-hpc/slinky/internal/bridge/scheduler"
+	"github.com/slinky-hpc/slinky/internal/plan/environment"
 	"github.com/slinky-hpc/slinky/internal/plan/placement"
 	"github.com/slinky-hpc/slinky/internal/plan/workload"
 	"github.com/slinky-hpc/slinky/slurm"
@@ -79,11 +81,23 @@ func (s *Submitter) place(ctx context.Context, key workload.Key, step workload.S
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			errs[i] = s.give(ctx, pod, a, job.Told(pod.UID))
+			errs[i] = s.give(ctx, pod, a, tells(job, step, pod.UID))
 		})
 	}
 	wg.Wait()
 	return again, errors.Join(errs...)
+}
+
+// tells returns what a pod is told of its job, and what it keeps of it for the bridge.
+func tells(job environment.Job, step workload.Step, pod types.UID) map[string]string {
+	out := job.Told(pod)
+	if record := workload.RecordFor(step.Job, step.Mark, pod); record != "" {
+		if out == nil {
+			out = map[string]string{}
+		}
+		out[v1beta1.AnnotationJob] = record
+	}
+	return out
 }
 
 // layout returns what a running job has of each node. The view knows it of every job that it shows running.

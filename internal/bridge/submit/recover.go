@@ -96,6 +96,7 @@ func (s *Submitter) findLost(ctx context.Context, seen map[types.UID]*missing) e
 		if !s.ours(pod) || !workload.Live(pod) || pod.Spec.NodeName == "" || pod.Labels[v1beta1.LabelJobID] == "" {
 			continue
 		}
+		s.recall(pod)
 		if named := s.Index.Naming(pod.UID); !workload.Missing(pod, named) {
 			errs = append(errs, s.rename(ctx, pod, named))
 			continue
@@ -150,9 +151,16 @@ func (s *Submitter) rename(ctx context.Context, pod *corev1.Pod, jobs []slurm.Jo
 }
 
 func (s *Submitter) setJob(ctx context.Context, pod *corev1.Pod, id uint32, cores string) error {
-	meta := map[string]any{"uid": pod.UID, "labels": map[string]string{v1beta1.LabelJobID: strconv.FormatUint(uint64(id), 10)}}
+	annotations := map[string]string{}
+	if j, ok := s.Index.Get(id); ok {
+		mark, _ := workload.Owned(j, s.Index.Cluster())
+		annotations[v1beta1.AnnotationJob] = workload.RecordFor(j, mark, pod.UID)
+	}
 	if cores != "" {
-		meta["annotations"] = map[string]string{v1beta1.AnnotationCores: cores}
+		annotations[v1beta1.AnnotationCores] = cores
+	}
+	meta := map[string]any{
+		"uid": pod.UID, "labels": map[string]string{v1beta1.LabelJobID: strconv.FormatUint(uint64(id), 10)}, "annotations": annotations,
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": meta})
 	if err != nil {
@@ -212,6 +220,22 @@ func (s *Submitter) recover(ctx context.Context, g lostGroup, seen map[types.UID
 	return nil
 }
 
+// recall makes the index have the job that a pod says covers it, should somebody have removed the mark
+// while no bridge was there to see it before.
+func (s *Submitter) recall(pod *corev1.Pod) {
+	s.Index.Recall(s.View, pod, func() []*corev1.Pod {
+		objs, err := s.Sources.Pods.Informer().GetIndexer().ByIndex(indexWorkload, indexKey(s.Kinds.KeyOf(pod)))
+		if err != nil {
+			return []*corev1.Pod{pod} // the index is there from the beginning on
+		}
+		out := make([]*corev1.Pod, len(objs))
+		for i, obj := range objs {
+			out[i] = obj.(*corev1.Pod)
+		}
+		return out
+	})
+}
+
 // stillKnown asks Slurm for the very job once more.
 func (s *Submitter) stillKnown(ctx context.Context, g lostGroup) (bool, error) {
 	id, err := strconv.ParseUint(g.job, 10, 32)
@@ -222,6 +246,7 @@ func (s *Submitter) stillKnown(ctx context.Context, g lostGroup) (bool, error) {
 		return false, err
 	}
 	for _, pod := range g.pods {
+		s.recall(pod)
 		if !workload.Missing(pod, s.Index.Naming(pod.UID)) {
 			return true, nil
 		}

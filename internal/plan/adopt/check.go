@@ -100,7 +100,7 @@ func Resize(pod *corev1.Pod, f Facts) Verdict {
 
 // placementAnnotations are those that only the bridge writes.
 func placementAnnotations() []string {
-	return append([]string{v1beta1.AnnotationNode, v1beta1.AnnotationCores}, environment.Annotations()...)
+	return append([]string{v1beta1.AnnotationNode, v1beta1.AnnotationCores, v1beta1.AnnotationJob}, environment.Annotations()...)
 }
 
 // job judges job annotations where they count.
