@@ -59,7 +59,8 @@ func cdiDevice(c *claim, i int) (cdi.Device, error) {
 	return d, err
 }
 
-// writeCDI writes a claim's file: a device with all CPUs, and one for each request if there are several.
+// writeCDI writes a claim's file: a device with all CPUs, and one for each request if there are several. It needn't
+// survive a crash of the machine: its claim is in the checkpoint by then, and nobody's after it.
 func writeCDI(dir string, c *claim) error {
 	spec := cdi.Spec{Version: cdiVersion, Kind: cdiKind}
 	which := []int{-1}
@@ -79,7 +80,7 @@ func writeCDI(dir string, c *claim) error {
 	if err != nil {
 		return err
 	}
-	if err := replaceFile(cdiPath(dir, c.UID), data, 0o644); err != nil {
+	if err := replaceFile(cdiPath(dir, c.UID), data, 0o644, rewritten); err != nil {
 		return fmt.Errorf("write the CDI file of %s: %w", c, err)
 	}
 	return nil

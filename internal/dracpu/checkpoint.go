@@ -133,16 +133,40 @@ func checksum(data []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-func writeCheckpoint(path string, d checkpointData) error {
-	data, err := json.Marshal(d)
+// checkpointWriter writes the file. A claim of the ledger is never changed, only replaced,
+// so its text is made once, however often the file is written while the claim is there.
+type checkpointWriter struct {
+	path  string
+	texts map[*claim][]byte
+	file  []byte // the last one, for its memory
+}
+
+func (w *checkpointWriter) write(bootID string, claims []*claim) error {
+	file := fmt.Appendf(w.file[:0], `{"version":%d,"checksum":"`, checkpointVersion)
+	sum := len(file)
+	file = append(file, checksum(nil)+`","data":`...) // for its length
+	data := len(file)
+	boot, err := json.Marshal(bootID)
 	if err != nil {
-		return err
+		return fmt.Errorf("write the checkpoint: %w", err)
 	}
-	file, err := json.Marshal(checkpoint{checkpointVersion, checksum(data), data})
-	if err != nil {
-		return err
+	file = fmt.Appendf(file, `{"bootID":%s,"claims":[`, boot)
+	texts := make(map[*claim][]byte, len(claims))
+	for i, c := range claims {
+		if texts[c] = w.texts[c]; texts[c] == nil {
+			if texts[c], err = json.Marshal(c); err != nil {
+				return fmt.Errorf("write the checkpoint: %s: %w", c, err)
+			}
+		}
+		if i > 0 {
+			file = append(file, ',')
+		}
+		file = append(file, texts[c]...)
 	}
-	if err := replaceFile(path, file, 0o600); err != nil {
+	file = append(file, "]}}"...)
+	copy(file[sum:], checksum(file[data:len(file)-1]))
+	w.texts, w.file = texts, file
+	if err := replaceFile(w.path, file, 0o600, flushed); err != nil {
 		return fmt.Errorf("write the checkpoint: %w", err)
 	}
 	return nil
@@ -176,24 +200,41 @@ func readCheckpoint(path string) (checkpointData, error) {
 	return d, nil
 }
 
-// replaceFile writes a file so that after a crash there is the old one or the new one, whole.
-func replaceFile(path string, data []byte, mode fs.FileMode) error {
+// durability says what is left of a file after a crash of the machine.
+type durability bool
+
+const (
+	// flushed: the old file or the new one, whole.
+	flushed durability = true
+	// rewritten: anything, as the file is made anew from what is flushed.
+	rewritten durability = false
+)
+
+// replaceFile writes a file so that at any time, also after this process is killed, there is the
+// old one or the new one, whole.
+func replaceFile(path string, data []byte, mode fs.FileMode, d durability) error {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, ".new-*")
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // Fails after the rename, which is right.
 	_, err = f.Write(data)
-	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
-		return err
+	err = errors.Join(err, f.Chmod(mode))
+	if d == flushed {
+		err = errors.Join(err, f.Sync())
 	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
 	}
-	d, err := os.Open(dir)
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	if d != flushed {
+		return nil
+	}
+	folder, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.Sync(), d.Close())
+	return errors.Join(folder.Sync(), folder.Close())
 }

@@ -104,7 +104,7 @@ func (m *runtimeModel) carryOut(updates []*api.ContainerUpdate) {
 func (m *runtimeModel) prepare() {
 	uid := types.UID(fmt.Sprint("claim", m.next))
 	m.next++
-	c, err := m.plugin.ledger.prepare(on(string(uid), m.r.IntN(2), 1+m.r.IntN(4), ""))
+	c, err := prepareOne(m.plugin.ledger, on(string(uid), m.r.IntN(2), 1+m.r.IntN(4), ""))
 	if err != nil {
 		return
 	}
@@ -147,7 +147,7 @@ func (m *runtimeModel) unprepare() {
 	if uid == "" || m.inUse(uid) {
 		return
 	}
-	if err := m.plugin.ledger.unprepare(uid); err != nil {
+	if err := m.plugin.ledger.unprepare(uid)[uid]; err != nil {
 		m.t.Fatal(err)
 	}
 	delete(m.claims, uid)

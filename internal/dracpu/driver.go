@@ -313,7 +313,7 @@ func (d *driver) dropGone(ctx context.Context) {
 			continue
 		}
 		d.Log.Info("A claim is gone from the API; its CPUs are free", "claim", c.String(), "uid", c.UID)
-		if err := d.ledger.unprepare(c.UID); err != nil {
+		if err := d.ledger.unprepare(c.UID)[c.UID]; err != nil {
 			d.Log.Error(err, "The claim can't be dropped", "claim", c.String())
 		}
 		wake(d.plugin.kick)

@@ -19,7 +19,7 @@ func FuzzStart(f *testing.F) {
 	f.Fuzz(func(t *testing.T, checkpoint, cdi []byte) {
 		d := newDisk(t)
 		l := newLedger(d.data, d.cdi, "boot", numa(8, ""), 0)
-		for name, data := range map[string][]byte{l.checkpoint: checkpoint, cdiPath(d.cdi, "a"): cdi} {
+		for name, data := range map[string][]byte{l.checkpoint.path: checkpoint, cdiPath(d.cdi, "a"): cdi} {
 			if err := os.WriteFile(name, data, 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -43,7 +43,7 @@ func FuzzClaims(f *testing.F) {
 		d := newDisk(t)
 		l := newLedger(d.data, d.cdi, "boot", numa(8, ""), 0)
 		text := append([]byte(`{"version":1,"checksum":"`+checksum(data)+`","data":`), append(data, '}')...)
-		if err := os.WriteFile(l.checkpoint, text, 0o600); err != nil {
+		if err := os.WriteFile(l.checkpoint.path, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if err := l.load(logr.Discard()); err != nil {

@@ -20,18 +20,19 @@ import (
 
 // ledger knows who has which CPUs of the node. Its memory is guarded by mu, which
 // is never held while a file is written or the runtime is called; saving orders
-// the writers of the checkpoint.
+// the writers of the checkpoint. A claim in claims is never changed, only replaced.
 type ledger struct {
-	checkpoint string // file
-	cdiDir     string
-	bootID     string
+	cdiDir string
+	bootID string
 	// minShared is how many CPUs claims must leave for containers without one.
 	minShared int
 	// localMemory: containers with CPUs of their own have memory of these CPUs' NUMA nodes only.
 	localMemory bool
 
-	saving sync.Mutex
-	mu     sync.Mutex
+	saving     sync.Mutex
+	checkpoint checkpointWriter // guarded by saving
+
+	mu sync.Mutex
 	// machine is what is offered now; claims keep what they have when it changes.
 	machine    cpuset.Machine
 	claims     map[types.UID]*claim
@@ -43,7 +44,7 @@ type ledger struct {
 
 func newLedger(dataDir, cdiDir, bootID string, m cpuset.Machine, minShared int) *ledger {
 	return &ledger{
-		checkpoint: filepath.Join(dataDir, "checkpoint.json"), cdiDir: cdiDir, bootID: bootID, machine: m, minShared: minShared,
+		checkpoint: checkpointWriter{path: filepath.Join(dataDir, "checkpoint.json")}, cdiDir: cdiDir, bootID: bootID, machine: m, minShared: minShared,
 		claims: map[types.UID]*claim{}, containers: map[string]*container{}, alone: map[string]types.UID{},
 	}
 }
@@ -52,13 +53,13 @@ func newLedger(dataDir, cdiDir, bootID string, m cpuset.Machine, minShared int) 
 // claims that it doesn't know, since the published driver writes no checkpoint.
 // After a reboot nothing of it holds; kubelet prepares anew.
 func (l *ledger) load(log logr.Logger) error {
-	d, err := readCheckpoint(l.checkpoint)
+	d, err := readCheckpoint(l.checkpoint.path)
 	switch {
 	case errors.Is(err, errNoCheckpoint):
 	case err != nil:
 		// What it said is also in the CDI files, but for the names.
 		log.Error(err, "The checkpoint is set aside; claims are taken from the CDI files")
-		if err := os.Rename(l.checkpoint, l.checkpoint+".broken"); err != nil {
+		if err := os.Rename(l.checkpoint.path, l.checkpoint.path+".broken"); err != nil {
 			return fmt.Errorf("set the broken checkpoint aside: %w", err)
 		}
 	case d.BootID != "" && l.bootID != "" && d.BootID != l.bootID:
@@ -116,13 +117,9 @@ func (l *ledger) save() error {
 	l.saving.Lock()
 	defer l.saving.Unlock()
 	l.mu.Lock()
-	d := checkpointData{BootID: l.bootID, Claims: make([]*claim, 0, len(l.claims))}
-	for _, c := range l.sorted() {
-		kept := *c
-		d.Claims = append(d.Claims, &kept)
-	}
+	claims := l.sorted()
 	l.mu.Unlock()
-	return writeCheckpoint(l.checkpoint, d)
+	return l.checkpoint.write(l.bootID, claims)
 }
 
 // sorted lists the claims by UID. mu is held.
@@ -139,25 +136,54 @@ func (l *ledger) held() []cpuset.Held {
 	return append(out, l.jobs...)
 }
 
-// prepare gives the claim its CPUs, once: all of it is done, in memory, checkpoint
-// and CDI file, or nothing. A claim without a device of ours gets none and nil.
-func (l *ledger) prepare(rc *resourceapi.ResourceClaim) (*claim, error) {
-	c, isNew, err := l.reserve(rc)
-	if err != nil || c == nil {
-		return nil, err
+// outcome is what has become of a claim that was to be prepared. One without a device of ours has neither.
+type outcome struct {
+	claim *claim
+	err   error
+	isNew bool
+}
+
+// prepare gives claims their CPUs, once: of each claim all is done, in memory, checkpoint
+// and CDI file, or nothing. All of a call are written to the checkpoint at once.
+func (l *ledger) prepare(rcs ...*resourceapi.ResourceClaim) []outcome {
+	out := make([]outcome, len(rcs))
+	reserved := false
+	for i, rc := range rcs {
+		o := &out[i]
+		o.claim, o.isNew, o.err = l.reserve(rc)
+		reserved = reserved || o.claim != nil
 	}
-	err = l.save()
-	if err == nil {
-		err = writeCDI(l.cdiDir, c)
+	if !reserved {
+		return out
 	}
-	if err != nil {
-		if isNew {
-			l.forget(c.UID)
-			err = errors.Join(err, removeCDI(l.cdiDir, c.UID), l.save())
+	err, undone := l.save(), false
+	for i := range out {
+		o := &out[i]
+		if o.claim == nil {
+			continue
 		}
-		return nil, err
+		if o.err = err; err == nil {
+			o.err = writeCDI(l.cdiDir, o.claim)
+		}
+		if o.err != nil && o.isNew {
+			l.forget(o.claim.UID)
+			o.err = errors.Join(o.err, removeCDI(l.cdiDir, o.claim.UID))
+			undone = true
+		}
+		if o.err != nil {
+			o.claim = nil
+		}
 	}
-	return c, nil
+	if undone {
+		if err := l.save(); err != nil {
+			for i := range out {
+				if o := &out[i]; o.err != nil && o.isNew {
+					o.err = errors.Join(o.err, err)
+				}
+			}
+		}
+	}
+	return out
 }
 
 func (l *ledger) reserve(rc *resourceapi.ResourceClaim) (_ *claim, isNew bool, err error) {
@@ -246,25 +272,34 @@ func (l *ledger) forget(uid types.UID) {
 	delete(l.claims, uid)
 }
 
-// unprepare frees a claim's CPUs. If its file can't be removed they stay taken, and kubelet asks again.
-func (l *ledger) unprepare(uid types.UID) error {
-	if err := removeCDI(l.cdiDir, uid); err != nil {
-		return err
+// unprepare frees what claims have, and tells of those whose file can't be removed or who can't be taken off the
+// checkpoint: they keep it, and kubelet asks again.
+func (l *ledger) unprepare(uids ...types.UID) map[types.UID]error {
+	failed, freed := map[types.UID]error{}, map[types.UID]*claim{}
+	for _, uid := range uids {
+		if err := removeCDI(l.cdiDir, uid); err != nil {
+			failed[uid] = err
+			continue
+		}
+		l.mu.Lock()
+		if c := l.claims[uid]; c != nil {
+			freed[uid] = c
+			delete(l.claims, uid)
+		}
+		l.mu.Unlock()
 	}
-	l.mu.Lock()
-	old := l.claims[uid]
-	delete(l.claims, uid)
-	l.mu.Unlock()
-	if old == nil {
-		return nil
+	if len(freed) == 0 {
+		return failed
 	}
 	if err := l.save(); err != nil {
 		l.mu.Lock()
-		l.claims[uid] = old
+		maps.Copy(l.claims, freed)
 		l.mu.Unlock()
-		return err
+		for uid := range freed {
+			failed[uid] = err
+		}
 	}
-	return nil
+	return failed
 }
 
 // free is what no claim has and nobody has reserved. mu is held.

@@ -48,7 +48,7 @@ func TestPrepareRefuses(t *testing.T) {
 		"not allocated":                  unallocated,
 		"another node":                   other,
 	} {
-		if c, err := l.prepare(rc); err == nil || !strings.Contains(err.Error(), want) {
+		if c, err := prepareOne(l, rc); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, %v; want an error with %q", c, err, want)
 		}
 	}
@@ -56,7 +56,7 @@ func TestPrepareRefuses(t *testing.T) {
 		t.Errorf("refusals leave traces (-want +got):\n%s", diff)
 	}
 	l.minShared = 4
-	if _, err := l.prepare(on("c", 0, 2, "")); err == nil || !strings.Contains(err.Error(), "minSharedCPUs is 4") {
+	if _, err := prepareOne(l, on("c", 0, 2, "")); err == nil || !strings.Contains(err.Error(), "minSharedCPUs is 4") {
 		t.Errorf("the shared CPUs are taken: %v", err)
 	}
 }
@@ -70,7 +70,7 @@ func TestPrepareIsAtomic(t *testing.T) {
 		if err := os.Rename(dir, dir+".away"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := l.prepare(on("a", 0, 2, "")); err == nil {
+		if _, err := prepareOne(l, on("a", 0, 2, "")); err == nil {
 			t.Fatalf("%s: it works without its folder", broken)
 		}
 		if err := os.Rename(dir+".away", dir); err != nil {
@@ -88,12 +88,51 @@ func TestPrepareIsAtomic(t *testing.T) {
 	}
 }
 
+// The claims of one call: one that fails hinders no other, and leaves no trace.
+func TestPrepareTogether(t *testing.T) {
+	d := newDisk(t)
+	l := d.start(t, "boot", numa(8, ""))
+	foreign := on("foreign", 0, 1, "")
+	foreign.Status.Allocation.Devices.Results[0].Driver = "gpu.example.com"
+	// A folder in the place of its file.
+	if err := os.Mkdir(cdiPath(d.cdi, "nofile"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	claims := []*resourceapi.ResourceClaim{on("a", 0, 2, "1-2"), on("b", 0, 2, "2-3"), foreign, on("nofile", 1, 4, ""), on("c", 0, 1, "")}
+	for i, o := range l.prepare(claims...) {
+		switch name := string(claims[i].UID); {
+		case o.err != nil && o.claim == nil:
+			got[name] = "error"
+		case o.claim != nil && o.err == nil:
+			got[name] = o.claim.cpus().String()
+		case o.err == nil:
+			got[name] = "nothing"
+		}
+	}
+	if diff := cmp.Diff(map[string]string{"a": "1-2", "b": "error", "foreign": "nothing", "nofile": "error", "c": "0"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if err := os.RemoveAll(cdiPath(d.cdi, "nofile")); err != nil {
+		t.Fatal(err)
+	}
+	want := map[types.UID]string{"a": "1-2", "c": "0"}
+	for name, l := range map[string]*ledger{"now": l, "after a restart": d.start(t, "boot", numa(8, ""))} {
+		if diff := cmp.Diff(want, l.all()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	if failed := l.unprepare("a", "unknown", "c"); len(failed) > 0 || len(l.all()) > 0 || len(d.start(t, "boot", numa(8, "")).all()) > 0 {
+		t.Errorf("not given back: %v, %v", failed, l.all())
+	}
+}
+
 func TestUnprepare(t *testing.T) {
 	d := newDisk(t)
 	l := d.start(t, "boot", numa(8, ""))
 	prepared(t, l, on("a", 0, 4, ""))
 	for range 2 { // the second time it isn't known any more
-		if err := l.unprepare("a"); err != nil {
+		if err := l.unprepare("a")["a"]; err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -105,7 +144,7 @@ func TestUnprepare(t *testing.T) {
 	if err := os.Rename(d.data, d.data+".away"); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.unprepare("b"); err == nil {
+	if err := l.unprepare("b")["b"]; err == nil {
 		t.Error("it is given back without its folder")
 	}
 	if diff := cmp.Diff(map[types.UID]string{"b": "0-3"}, l.all()); diff != "" {
@@ -130,6 +169,11 @@ func TestStart(t *testing.T) {
 		"half a checkpoint":    {change: truncate("checkpoint.json"), m: numa(8, ""), want: before},
 		"no CDI file":          {change: removeFile("../cdi/dra.k8s.io-cpu_claim-a.json"), m: numa(8, ""), want: before},
 		"half a CDI file":      {change: truncate("../cdi/dra.k8s.io-cpu_claim-b.json"), m: numa(8, ""), want: before},
+		"an empty CDI file":    {change: empty("../cdi/dra.k8s.io-cpu_claim-a.json"), m: numa(8, ""), want: before},
+		// The checkpoint survives a crash of the machine; CDI files may not, and nobody has what they say.
+		"a new boot and an empty CDI file": {
+			change: empty("../cdi/dra.k8s.io-cpu_claim-a.json"), boot: "later", m: numa(8, ""), want: map[types.UID]string{},
+		},
 		"a CDI file that says otherwise": {
 			change: damage("../cdi/dra.k8s.io-cpu_claim-b.json", "4-6", "0-3"), m: numa(8, ""), want: before,
 		},
@@ -165,9 +209,9 @@ func TestStart(t *testing.T) {
 					t.Errorf("shared are %s, of which claims have some: %v", got, l.all())
 				}
 			}
-			files, _ := readCDI(d.cdi)
-			if len(files) != len(x.want) {
-				t.Errorf("%d CDI files, want %d", len(files), len(x.want))
+			files, broken := readCDI(d.cdi)
+			if len(files) != len(x.want) || len(broken) > 0 && !strings.Contains(name, "no checkpoint") {
+				t.Errorf("%d CDI files, want %d; %v", len(files), len(x.want), broken)
 			}
 		})
 	}
@@ -187,6 +231,10 @@ func removeFile(name string) func(*testing.T, disk) {
 			t.Fatal(err)
 		}
 	}
+}
+
+func empty(name string) func(*testing.T, disk) {
+	return func(t *testing.T, d disk) { write(t, filepath.Join(d.data, name), "") }
 }
 
 func truncate(name string) func(*testing.T, disk) {
@@ -231,7 +279,7 @@ func TestSeveralRequests(t *testing.T) {
 	prepared(t, l, rc)
 	removeFile("checkpoint.json")(t, d)
 	l = d.start(t, "boot", numa(8, ""))
-	c, err := l.prepare(rc)
+	c, err := prepareOne(l, rc)
 	if err != nil {
 		t.Fatal(err)
 	}

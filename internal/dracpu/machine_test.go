@@ -91,9 +91,14 @@ func (l *ledger) all() map[types.UID]string {
 	return out
 }
 
+func prepareOne(l *ledger, rc *resourceapi.ResourceClaim) (*claim, error) {
+	o := l.prepare(rc)[0]
+	return o.claim, o.err
+}
+
 func prepared(t *testing.T, l *ledger, rc *resourceapi.ResourceClaim) string {
 	t.Helper()
-	c, err := l.prepare(rc)
+	c, err := prepareOne(l, rc)
 	if err != nil {
 		t.Fatalf("prepare %s: %v", rc.Name, err)
 	}

@@ -107,7 +107,7 @@ func TestMemoryOfContainers(t *testing.T) {
 		return p
 	}
 	prepared(t, l, andMemory(on("both", 1, 2, ""), 1, map[resourceapi.QualifiedName]string{cpuset.CapacityMemory: "3Gi", cpuset.CapacityHugepages1Gi: "1Gi"}))
-	if _, err := l.prepare(onlyMemory("mem", 0, map[resourceapi.QualifiedName]string{cpuset.CapacityHugepages2Mi: "512Mi"})); err != nil {
+	if _, err := prepareOne(l, onlyMemory("mem", 0, map[resourceapi.QualifiedName]string{cpuset.CapacityHugepages2Mi: "512Mi"})); err != nil {
 		t.Fatal(err)
 	}
 	check := func(what string) {
@@ -137,7 +137,7 @@ func TestMemoryOfContainers(t *testing.T) {
 		if got := made(t, p, "q", "shared", 0, d.variables(t, "mem", -1)...); got != "cpus 0-3,6-7 mems 0 2MB 536870912 DRA_MEMSET=0" {
 			t.Errorf("%s: one with memory alone has %s", what, got)
 		}
-		if _, err := l.prepare(onlyMemory("more", 0, map[resourceapi.QualifiedName]string{cpuset.CapacityHugepages2Mi: "514Mi"})); err == nil ||
+		if _, err := prepareOne(l, onlyMemory("more", 0, map[resourceapi.QualifiedName]string{cpuset.CapacityHugepages2Mi: "514Mi"})); err == nil ||
 			!strings.Contains(err.Error(), "(512Mi)") {
 			t.Errorf("%s: more than there is: %v", what, err)
 		}
@@ -146,15 +146,15 @@ func TestMemoryOfContainers(t *testing.T) {
 	check("at first")
 	l = d.start(t, "boot", numaMemory(8))
 	check("after a restart")
-	if err := os.Remove(l.checkpoint); err != nil {
+	if err := os.Remove(l.checkpoint.path); err != nil {
 		t.Fatal(err)
 	}
 	l = d.start(t, "boot", numaMemory(8))
 	check("without the checkpoint")
-	if err := l.unprepare("mem"); err != nil {
+	if err := l.unprepare("mem")["mem"]; err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.prepare(onlyMemory("more", 0, map[resourceapi.QualifiedName]string{cpuset.CapacityHugepages2Mi: "1Gi"})); err != nil {
+	if _, err := prepareOne(l, onlyMemory("more", 0, map[resourceapi.QualifiedName]string{cpuset.CapacityHugepages2Mi: "1Gi"})); err != nil {
 		t.Errorf("all of it is free: %v", err)
 	}
 }
@@ -186,7 +186,7 @@ func TestMetadata(t *testing.T) {
 func TestMemoryIsNotForged(t *testing.T) {
 	l := newDisk(t).start(t, "boot", numaMemory(8))
 	p := testPlugin(t, l)
-	if _, err := l.prepare(onlyMemory("m", 0, map[resourceapi.QualifiedName]string{cpuset.CapacityMemory: "1Gi"})); err != nil {
+	if _, err := prepareOne(l, onlyMemory("m", 0, map[resourceapi.QualifiedName]string{cpuset.CapacityMemory: "1Gi"})); err != nil {
 		t.Fatal(err)
 	}
 	for env, want := range map[string]string{
@@ -258,7 +258,7 @@ func TestSchedulerAndDriverAgree(t *testing.T) {
 	for i := range 300 {
 		if i%3 == 2 {
 			for _, uid := range slices.Sorted(maps.Keys(live))[:len(live)/2] {
-				if err := l.unprepare(uid); err != nil {
+				if err := l.unprepare(uid)[uid]; err != nil {
 					t.Fatal(err)
 				}
 				delete(live, uid)
@@ -271,7 +271,7 @@ func TestSchedulerAndDriverAgree(t *testing.T) {
 			continue
 		}
 		rc.Status.Allocation = result
-		c, err := l.prepare(rc)
+		c, err := prepareOne(l, rc)
 		if err != nil {
 			t.Fatalf("the scheduler has allocated %v, and the driver: %v", result.Devices.Results, err)
 		}

@@ -32,40 +32,47 @@ type node struct {
 // PrepareResourceClaims gives each claim its CPUs. One that fails hinders no other.
 func (n *node) PrepareResourceClaims(_ context.Context, claims []*resourceapi.ResourceClaim) (map[types.UID]kubeletplugin.PrepareResult, error) {
 	out := map[types.UID]kubeletplugin.PrepareResult{}
-	for _, rc := range claims {
-		began := time.Now()
-		c, err := n.prepare(rc)
-		n.metric.prepared.WithLabelValues(result(err)).Inc()
-		if err != nil {
-			err = fmt.Errorf("prepare claim %s/%s: %w", rc.Namespace, rc.Name, err)
+	began := time.Now()
+	for i, o := range n.prepare(claims) {
+		rc := claims[i]
+		n.metric.prepared.WithLabelValues(result(o.err)).Inc()
+		if o.err != nil {
+			err := fmt.Errorf("prepare claim %s/%s: %w", rc.Namespace, rc.Name, o.err)
 			n.log.Error(err, "A claim can't be prepared")
 			out[rc.UID] = kubeletplugin.PrepareResult{Err: err}
 			continue
 		}
 		n.metric.seconds.Observe(time.Since(began).Seconds())
-		if c == nil {
+		if o.claim == nil {
 			out[rc.UID] = kubeletplugin.PrepareResult{}
 			continue
 		}
-		n.metric.size.Observe(float64(c.cpus().Len()))
-		n.log.Info("A claim is prepared", "claim", c.String(), "uid", c.UID, "cpus", c.cpus().String(), "took", time.Since(began).String())
-		out[rc.UID] = kubeletplugin.PrepareResult{Devices: n.answer(c, rc)}
+		cpus := o.claim.cpus()
+		n.metric.size.Observe(float64(cpus.Len()))
+		n.log.Info("A claim is prepared", "claim", o.claim.String(), "uid", o.claim.UID, "cpus", cpus.String(), "took", time.Since(began).String())
+		out[rc.UID] = kubeletplugin.PrepareResult{Devices: n.answer(o.claim, rc)}
 	}
 	n.changed()
 	return out, nil
 }
 
-func (n *node) prepare(rc *resourceapi.ResourceClaim) (*claim, error) {
+func (n *node) prepare(claims []*resourceapi.ResourceClaim) []outcome {
+	if err := n.canPrepare(); err != nil {
+		return slices.Repeat([]outcome{{err: err}}, len(claims))
+	}
+	return n.ledger.prepare(claims...)
+}
+
+func (n *node) canPrepare() error {
 	if !n.state.get().synchronized {
-		return nil, errors.New("the container runtime is not connected by NRI: the container would start with all CPUs")
+		return errors.New("the container runtime is not connected by NRI: the container would start with all CPUs")
 	}
-	if n.jobs != nil {
-		// A job may have begun or ended a moment ago.
-		if _, err := n.ledger.lookAtJobs(*n.jobs); err != nil {
-			return nil, err
-		}
+	if n.jobs == nil {
+		return nil
 	}
-	return n.ledger.prepare(rc)
+	// A job may have begun or ended a moment ago.
+	_, err := n.ledger.lookAtJobs(*n.jobs)
+	return err
 }
 
 // answer names a CDI device for each allocated device. A container that names a
@@ -127,9 +134,13 @@ func (l *ledger) metadata(c *claim, i int, r resourceapi.DeviceRequestAllocation
 
 // UnprepareResourceClaims frees what the claims have. One that isn't known is free.
 func (n *node) UnprepareResourceClaims(_ context.Context, claims []kubeletplugin.NamespacedObject) (map[types.UID]error, error) {
-	out := map[types.UID]error{}
+	uids := make([]types.UID, len(claims))
+	for i, rc := range claims {
+		uids[i] = rc.UID
+	}
+	out, failed := map[types.UID]error{}, n.ledger.unprepare(uids...)
 	for _, rc := range claims {
-		err := n.ledger.unprepare(rc.UID)
+		err := failed[rc.UID]
 		n.metric.unprepared.WithLabelValues(result(err)).Inc()
 		n.log.Info("A claim is given back", "claim", rc.String(), "uid", rc.UID, "error", err)
 		out[rc.UID] = err

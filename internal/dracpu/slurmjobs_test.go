@@ -92,7 +92,7 @@ func TestSlurmJobsAreNotShared(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"shared": "2-7"}, told(updates(l.pending()))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if _, err := l.prepare(on("a", 0, 2, "1-2")); err == nil || !strings.Contains(err.Error(), "Slurm's job 3") {
+	if _, err := prepareOne(l, on("a", 0, 2, "1-2")); err == nil || !strings.Contains(err.Error(), "Slurm's job 3") {
 		t.Errorf("a claim on a job's CPU: %v", err)
 	}
 	if got := prepared(t, l, on("a", 0, 2, "")); got != "2-3" {

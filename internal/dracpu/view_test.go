@@ -142,7 +142,7 @@ func TestSharedContainersSeeTheirCPUs(t *testing.T) {
 	prepared(t, l, on("b", 1, 4, ""))
 	p.tidy()
 	reads("1,3\n")
-	if err := l.unprepare("b"); err != nil {
+	if err := l.unprepare("b")["b"]; err != nil {
 		t.Fatal(err)
 	}
 	p.tidy()

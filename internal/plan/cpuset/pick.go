@@ -13,13 +13,14 @@ import (
 // groups compared by their members: averages mislead on machines whose groups
 // differ in size.
 func Pick(t Topology, free Set, n int) (Set, error) {
-	p := picker{top: t, free: free.Intersect(t.All()), need: n}
+	p := picker{free: free.Intersect(t.All()), need: n}
 	switch {
 	case n <= 0:
 		return Set{}, fmt.Errorf("%d CPUs were asked for: ask for at least 1", n)
 	case n > p.free.Len():
 		return Set{}, fmt.Errorf("%d CPUs were asked for and %d are free (%s)", n, p.free.Len(), p.free)
 	}
+	p.sockets, p.nodes, p.l3s, p.cores = t.GroupBy(bySocket), t.GroupBy(byNUMA), t.GroupBy(byL3), t.GroupBy(byCore)
 	for _, step := range []func(){p.wholeNodesAndSockets, p.cacheGroups, p.wholeCores, p.threads} {
 		if step(); p.need == 0 {
 			break
@@ -29,9 +30,10 @@ func Pick(t Topology, free Set, n int) (Set, error) {
 }
 
 type picker struct {
-	top         Topology
 	free, taken Set
 	need        int
+	// All groups of the machine, by level.
+	sockets, nodes, l3s, cores []Group
 }
 
 func (p *picker) take(s Set) {
@@ -44,12 +46,13 @@ type group struct {
 	free Set
 }
 
-// groups lists the groups that have free CPUs, those with the fewest first.
-func (p *picker) groups(id func(CPU) int, within Set) []group {
+// groups lists the groups of a level that have free CPUs, those with the fewest first.
+func (p *picker) groups(level []Group, within Set) []group {
+	within = within.Intersect(p.free)
 	var out []group
-	for _, g := range p.top.GroupBy(id) {
-		if free := g.CPUs.Intersect(p.free).Intersect(within); !free.Empty() && g.ID >= 0 {
-			out = append(out, group{g, free})
+	for _, g := range level {
+		if g.ID >= 0 && g.CPUs.Overlaps(within) {
+			out = append(out, group{g, g.CPUs.Intersect(within)})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b group) int { return cmp.Compare(a.free.Len(), b.free.Len()) })
@@ -61,15 +64,15 @@ func (g group) whole() bool { return g.free.Equal(g.CPUs) }
 
 // nodesHoldSockets tells which of the two is the larger level.
 func (p *picker) nodesHoldSockets() bool {
-	return len(p.top.GroupBy(bySocket)) >= len(p.top.GroupBy(byNUMA))
+	return len(p.sockets) >= len(p.nodes)
 }
 
 // levels are NUMA node and socket, the larger one first.
-func (p *picker) levels() [2]func(CPU) int {
+func (p *picker) levels() [2][]Group {
 	if p.nodesHoldSockets() {
-		return [2]func(CPU) int{byNUMA, bySocket}
+		return [2][]Group{p.nodes, p.sockets}
 	}
-	return [2]func(CPU) int{bySocket, byNUMA}
+	return [2][]Group{p.sockets, p.nodes}
 }
 
 func (p *picker) takeWhole(groups []group) {
@@ -91,7 +94,7 @@ func (p *picker) wholeNodesAndSockets() {
 func (p *picker) cacheGroups() {
 	var groups []group
 	for _, node := range p.byNode() {
-		groups = append(groups, p.groups(byL3, node.free)...)
+		groups = append(groups, p.groups(p.l3s, node.free)...)
 	}
 	// A group that lies in two nodes is seen twice; its second sight has nothing whole to take.
 	p.takeWhole(groups)
@@ -109,11 +112,11 @@ func (p *picker) cacheGroups() {
 // socket if sockets are the larger level.
 func (p *picker) byNode() []group {
 	if p.nodesHoldSockets() {
-		return p.groups(byNUMA, p.free)
+		return p.groups(p.nodes, p.free)
 	}
 	var out []group
-	for _, socket := range p.groups(bySocket, p.free) {
-		out = append(out, p.groups(byNUMA, socket.free)...)
+	for _, socket := range p.groups(p.sockets, p.free) {
+		out = append(out, p.groups(p.nodes, socket.free)...)
 	}
 	return out
 }
@@ -122,7 +125,7 @@ func (p *picker) byNode() []group {
 // be enough if they were all free, less one thread where the need is odd.
 func (p *picker) partOf(g group) Set {
 	free := g.free.Intersect(p.free)
-	width, cores := 0, p.groups(byCore, free)
+	width, cores := 0, p.groups(p.cores, free)
 	for _, c := range cores {
 		width = max(width, c.CPUs.Len())
 	}
@@ -147,7 +150,7 @@ func (p *picker) coresInOrder() []group {
 	levels := p.levels()
 	for _, outer := range p.groups(levels[0], p.free) {
 		for _, inner := range p.groups(levels[1], outer.free) {
-			out = append(out, p.groups(byCore, inner.free)...)
+			out = append(out, p.groups(p.cores, inner.free)...)
 		}
 	}
 	return out

@@ -2,7 +2,6 @@ package cpuset
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 )
 
@@ -79,18 +78,30 @@ type Group struct {
 
 // GroupBy collects the CPUs with the same id, sorted by it.
 func (t Topology) GroupBy(id func(CPU) int) []Group {
-	found := map[int]*Set{}
-	for _, c := range t.CPUs {
-		s := found[id(c)]
-		if s == nil {
-			s = &Set{}
-			found[id(c)] = s
-		}
-		s.add(c.ID)
+	type member struct{ group, cpu int }
+	members := make([]member, len(t.CPUs))
+	for i, c := range t.CPUs {
+		members[i] = member{id(c), c.ID}
 	}
-	var out []Group
-	for _, k := range slices.Sorted(maps.Keys(found)) {
-		out = append(out, Group{k, *found[k]})
+	slices.SortFunc(members, func(a, b member) int { return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.cpu, b.cpu)) })
+	groups, words := 0, 0
+	for i, m := range members {
+		if i+1 == len(members) || members[i+1].group != m.group {
+			groups, words = groups+1, words+m.cpu/64+1
+		}
+	}
+	// A machine may have hundreds of groups: their sets are parts of one array.
+	out, all, first := make([]Group, 0, groups), make([]uint64, words), 0
+	for i, m := range members {
+		if i+1 < len(members) && members[i+1].group == m.group {
+			continue
+		}
+		n := m.cpu/64 + 1
+		g := Group{m.group, Set{all[:n:n]}}
+		for _, member := range members[first : i+1] {
+			g.CPUs.add(member.cpu)
+		}
+		out, all, first = append(out, g), all[n:], i+1
 	}
 	return out
 }
