@@ -42,7 +42,7 @@ e2e-numa: bin/testrun ## Run the stories of an emulated machine with NUMA nodes 
 	@exec bin/testrun -stages numa
 
 robust: bin/slinky ## Kill and freeze each process of the bridge during 500 workloads (as root; SEED=n)
-	@SLINKY_TEST_APISERVER=1 KUBEBUILDER_ASSETS=$$(bin/slinky tools envtest) SLINKY_TEST_SLURM=1 SLINKY_TEST_ROBUST=$(or $(SEED),1) \
+	@SLINKY_TEST_APISERVER=1 KUBEBUILDER_ASSETS=$$(bin/slinky tools envtest) SLINKY_TEST_SLURM=1 SLINKY_TEST_ROBUST=1 SLINKY_ROBUST_SEED=$(SEED) \
 		go test -count=1 -v -timeout 30m ./test/robust
 
 bench: ## Measure the bridge beside the stock scheduler and bare Slurm (as root)

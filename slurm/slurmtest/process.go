@@ -94,6 +94,12 @@ func (c *Cluster) Run(t testing.TB, argv ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
+// Command returns a command that runs a program inside the cluster, as root, for
+// whom a failure is no end of the test.
+func (c *Cluster) Command(ctx context.Context, argv ...string) *exec.Cmd {
+	return c.init.command(ctx, argv...)
+}
+
 // RunAs is Run as another user of the cluster: alice or bob.
 func (c *Cluster) RunAs(t testing.TB, user string, argv ...string) string {
 	t.Helper()

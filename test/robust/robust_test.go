@@ -1,7 +1,6 @@
 package robust
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -9,82 +8,83 @@ import (
 	"time"
 )
 
-// variable allows the long run, and gives its seed: any number.
-const variable = "SLINKY_TEST_ROBUST"
+const (
+	// long, with any value, makes the run the long one.
+	long = "SLINKY_TEST_ROBUST"
+	// seedVariable is a number that the order of faults and the workloads follow from.
+	seedVariable = "SLINKY_ROBUST_SEED"
+)
 
-// TestFaults sends workloads through the bridge while each process is killed and
-// frozen in turn. The short run makes each fault once; SLINKY_TEST_ROBUST=SEED makes a
-// long one of 500 workloads.
+// TestFaults sends workloads through the bridge while each process is killed and frozen in
+// turn: single pods and gangs, beside batch jobs of Slurm's own users on the same nodes.
+// An observer looks at both sides all the time. The short run makes each fault once.
 func TestFaults(t *testing.T) {
-	workloads, rounds, seed := 60, 1, uint64(1)
-	if value := os.Getenv(variable); value != "" {
-		var err error
-		if seed, err = strconv.ParseUint(value, 10, 64); err != nil {
-			t.Fatalf("%s is %q: it must be a number, the seed", variable, value)
-		}
-		workloads, rounds = 500, 4
+	workloads, rounds := 40, 1
+	if os.Getenv(long) != "" {
+		workloads, rounds = 500, 8
 	}
-	w := newWorld(t, 6)
+	seed := seedOf(t)
 	random := rand.New(rand.NewPCG(seed, 0))
-	t.Logf("seed %d: %d workloads, each fault %d times", seed, workloads, rounds)
-
-	u := newUsers(w, workloads, random.Uint64())
-	u.start(t)
+	t.Logf("%d workloads, each fault %d times; %s=%d", workloads, rounds, seedVariable, seed)
+	start := time.Now()
+	w := newWorld(t)
+	t.Logf("all is built and started after %s", time.Since(start).Round(time.Millisecond))
+	s := w.scene(t, workloads, random)
+	done, faults := 0, rounds*len(w.each())
 	for range rounds {
-		faults := w.faults()
-		random.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
-		for _, f := range faults {
+		each := w.each()
+		random.Shuffle(len(each), func(i, j int) { each[i], each[j] = each[j], each[i] })
+		for _, f := range each {
 			// Work must be under way, so that the fault meets some.
-			u.progress(t, workloads/(rounds*len(faults)*2))
+			done++
+			s.users.reach(t, workloads*done/(faults+2))
 			t.Logf("%s: %s", time.Now().Format(time.TimeOnly), f.name)
 			f.strike(t, time.Duration(200+random.IntN(1800))*time.Millisecond)
 		}
 	}
-	u.finish(t)
-	w.quiet(t)
-	u.check(t)
-	w.checkJobs(t, u)
+	s.finish(t)
 }
 
-// fault is one thing that goes wrong. strike returns when it is over.
-type fault struct {
-	name   string
-	strike func(t *testing.T, lasting time.Duration)
-}
-
-// faults returns the killing and the freezing of each process.
-func (w *world) faults() []fault {
-	var out []fault
-	for _, p := range []*program{w.bridge, w.scheduler} {
-		out = append(out,
-			fault{"kill " + p.name, func(t *testing.T, lasting time.Duration) {
-				p.kill(t)
-				pause(lasting)
-				p.start(t)
-			}},
-			fault{"freeze " + p.name, func(t *testing.T, lasting time.Duration) {
-				p.signal(t, sigStop)
-				pause(lasting)
-				p.signal(t, sigCont)
-			}})
+// seedOf is the seed that was asked for, or any.
+func seedOf(t *testing.T) uint64 {
+	t.Helper()
+	value := os.Getenv(seedVariable)
+	if value == "" {
+		return rand.Uint64()
 	}
-	for _, daemon := range []string{"slurmctld", "slurmrestd"} {
-		out = append(out,
-			fault{"kill " + daemon, func(t *testing.T, lasting time.Duration) {
-				w.cluster.Kill(t, daemon)
-				pause(lasting)
-				w.cluster.Restart(t, daemon)
-			}},
-			fault{"freeze " + daemon, func(t *testing.T, lasting time.Duration) {
-				w.cluster.Stop(t, daemon)
-				pause(lasting)
-				w.cluster.Continue(t, daemon)
-			}})
+	seed, err := strconv.ParseUint(value, 10, 64)
+	if err != nil {
+		t.Fatalf("%s is %q: it must be a number", seedVariable, value)
 	}
-	return out
+	return seed
 }
 
-// pause lets time pass that a fault lasts: it is the fault, not a wait for something.
-func pause(d time.Duration) { <-time.After(d) }
+// scene is what goes on during the faults.
+type scene struct {
+	*world
+	users    *users
+	natives  *natives
+	observer *observer
+}
 
-func name(workload, attempt int) string { return fmt.Sprintf("w%d-%d", workload, attempt) }
+func (w *world) scene(t *testing.T, workloads int, random *rand.Rand) *scene {
+	t.Helper()
+	s := &scene{world: w, users: newUsers(w, workloads, random.Uint64())}
+	s.observer = w.observe(t)
+	s.natives = w.natives(t, random.Uint64())
+	s.users.start(t)
+	return s
+}
+
+// finish lets all work end, and checks all that was seen.
+func (s *scene) finish(t *testing.T) {
+	t.Helper()
+	start := time.Now()
+	s.users.reach(t, s.users.total)
+	t.Logf("the last workload was done %s after the last fault", time.Since(start).Round(time.Millisecond))
+	s.natives.finish()
+	s.quiet(t)
+	s.observer.finish(t, s.users.made)
+	s.users.check(t)
+	t.Logf("Slurm took %d jobs of its own users", s.natives.taken.Load())
+}

@@ -4,61 +4,65 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/slinky-hpc/slinky/api/v1beta1"
 	"github.com/slinky-hpc/slinky/internal/apitest"
-	"github.com/slinky-hpc/slinky/internal/bridge/config"
-	"github.com/slinky-hpc/slinky/slurm/tres"
 )
 
 // atOnce is how many workloads are under way at a time: more than fit.
 const atOnce = 20
 
-// run is the time in which the containers of one pod took cores of a node.
-type run struct {
-	pod      types.UID
-	workload int
-	node     string
-	cores    []int
-	job      string
-	from, to time.Time
-	succeeds bool
-}
-
-// users are those who want workloads done, as a Job controller does: each has one
-// pod after the other until one succeeds. They play the kubelets too.
+// users are those who want workloads done, as a Job controller does: each has the pods of one
+// attempt after the other, until all pods of one have succeeded. They play the kubelets too.
 type users struct {
 	*world
-	total   int
-	seed    uint64
-	changed chan struct{}
+	total int
+	seed  uint64
 
-	mu       sync.Mutex
-	attempts []int
-	done     []int
-	next     int
-	runs     map[types.UID]*run
-	mistakes []string
-	created  map[types.UID]string
+	mu        sync.Mutex
+	next      int
+	workloads map[int]*wanted
+	runs      map[types.UID]*run
+	created   map[types.UID]string
+	mistakes  []string
+	// broken is why the run can't go on.
+	broken error
+}
+
+// wanted is a workload.
+type wanted struct {
+	attempts, done int
+	now            *attempt
+}
+
+// attempt is the pods that a workload has at a time.
+type attempt struct {
+	pods []*corev1.Pod
+	// left are those that are not gone.
+	left, succeeded int
+	failed          bool
+}
+
+// run is the time in which the containers of one pod took cores of a node.
+type run struct {
+	seenPod
+	workload int
+	of       *attempt
+	ended    bool
 }
 
 func newUsers(w *world, total int, seed uint64) *users {
-	return &users{
-		world: w, total: total, seed: seed, changed: make(chan struct{}, 1),
-		attempts: make([]int, total), done: make([]int, total), runs: map[types.UID]*run{}, created: map[types.UID]string{},
-	}
+	return &users{world: w, total: total, seed: seed, workloads: map[int]*wanted{}, runs: map[types.UID]*run{}, created: map[types.UID]string{}}
 }
 
 func (u *users) start(t *testing.T) {
@@ -92,42 +96,61 @@ func (u *users) another(ctx context.Context) {
 	i := u.next
 	if i < u.total {
 		u.next++
+		u.workloads[i] = &wanted{}
 	}
 	u.mu.Unlock()
 	if i < u.total {
-		u.attempt(ctx, i)
+		u.try(ctx, i)
 	}
 }
 
-// attempt creates a pod for a workload.
-func (u *users) attempt(ctx context.Context, workload int) {
+// try creates the pods of a workload.
+func (u *users) try(ctx context.Context, workload int) {
+	s := shapeOf(workload, u.random(workload).Int64N)
 	u.mu.Lock()
-	u.attempts[workload]++
-	attempt := u.attempts[workload]
+	w := u.workloads[workload]
+	w.attempts++
+	name := fmt.Sprintf("w%d-%d", workload, w.attempts)
+	a := &attempt{pods: s.pods(workload, name), left: len(s.cpus)}
+	w.now = a
 	u.mu.Unlock()
-	random := u.random(workload)
-	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: name(workload, attempt), Namespace: namespace,
-			Labels: map[string]string{"workload": fmt.Sprint(workload)}, Annotations: map[string]string{v1beta1.AnnotationExclusive: "false"},
-		},
-		Spec: corev1.PodSpec{
-			SchedulerName: config.DefaultSchedulerName, TerminationGracePeriodSeconds: new(int64(2)),
-			Containers: []corev1.Container{{Name: "main", Image: "none", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-				corev1.ResourceCPU: *resource.NewQuantity(1+random.Int64N(3), resource.DecimalSI), corev1.ResourceMemory: resource.MustParse("64Mi"),
-			}}}},
-		},
-	}
-	pod, err := u.kube.CoreV1().Pods(namespace).Create(ctx, p, metav1.CreateOptions{})
-	if err != nil {
-		if ctx.Err() == nil {
-			u.mistake("create pod %s: %v", p.Name, err)
+	if len(a.pods) > 1 {
+		if err := u.groups.Create(ctx, s.group(name)); err != nil {
+			u.halt(ctx, fmt.Errorf("create PodGroup %s: %w", name, err))
+			return
 		}
-		return
 	}
+	for _, p := range a.pods {
+		pod, err := u.kube.CoreV1().Pods(namespace).Create(ctx, p, metav1.CreateOptions{})
+		if err != nil {
+			u.halt(ctx, fmt.Errorf("create pod %s: %w", p.Name, err))
+			return
+		}
+		u.mu.Lock()
+		u.created[pod.UID] = pod.Name
+		failed := a.failed
+		u.mu.Unlock()
+		if failed { // an earlier one has ended before this one was there
+			u.remove(ctx, pod.Name)
+		}
+	}
+}
+
+// halt ends the run: a workload without its pods would be waited for in vain.
+func (u *users) halt(ctx context.Context, err error) {
 	u.mu.Lock()
-	u.created[pod.UID] = pod.Name
-	u.mu.Unlock()
+	defer u.mu.Unlock()
+	if ctx.Err() == nil && u.broken == nil {
+		u.broken = err
+	}
+}
+
+// remove deletes a pod as a user does, with its grace period.
+func (u *users) remove(ctx context.Context, name string) {
+	err := u.kube.CoreV1().Pods(namespace).Delete(ctx, name, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		u.halt(ctx, fmt.Errorf("delete pod %s: %w", name, err))
+	}
 }
 
 // random returns the numbers of a workload, the same in each attempt.
@@ -135,9 +158,7 @@ func (u *users) random(workload int) *rand.Rand {
 	return rand.New(rand.NewPCG(u.seed, uint64(workload)))
 }
 
-func (u *users) mistake(format string, args ...any) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
+func (u *users) wrong(format string, args ...any) {
 	u.mistakes = append(u.mistakes, fmt.Sprintf(format, args...))
 }
 
@@ -163,112 +184,133 @@ func (u *users) pod(ctx context.Context, pod *corev1.Pod) {
 	}
 }
 
-// begin records that the containers of a pod run. u.mu is held.
+// begin records that the containers of a pod run. u.mu is held. A watch tells of
+// each pod, so no core that is given twice is missed here, for how short a time it may be.
 func (u *users) begin(pod *corev1.Pod) *run {
-	var workload int
-	_, _ = fmt.Sscan(pod.Labels["workload"], &workload)
-	cores, err := tres.ParseIndexes(pod.Annotations[v1beta1.AnnotationCores])
-	r := &run{
-		pod: pod.UID, workload: workload, node: pod.Spec.NodeName, cores: cores, job: pod.Labels[v1beta1.LabelJobID], from: time.Now(),
+	workload := workloadOf(pod)
+	w := u.workloads[workload]
+	seen, err := podOf(pod)
+	if err != nil {
+		u.wrong("%v", err)
 	}
+	r := &run{seenPod: seen, workload: workload, of: w.now}
 	u.runs[pod.UID] = r
-	switch {
-	case err != nil || len(cores) == 0 || r.job == "":
-		u.mistakes = append(u.mistakes, fmt.Sprintf("pod %s is bound with the cores %q of job %q", pod.Name, pod.Annotations[v1beta1.AnnotationCores], r.job))
-	case u.done[workload] > 0:
-		u.mistakes = append(u.mistakes, fmt.Sprintf("pod %s runs although its workload is done", pod.Name))
+	if len(seen.cores) == 0 || seen.job == "" {
+		u.wrong("%s is bound without cores or without a job", seen)
+	}
+	if w.done > 0 {
+		u.wrong("%s runs although its workload is done", seen)
 	}
 	for _, other := range u.runs {
-		if other != r && other.to.IsZero() && other.node == r.node && slices.ContainsFunc(cores, func(c int) bool { return slices.Contains(other.cores, c) }) {
-			u.mistakes = append(u.mistakes, fmt.Sprintf("pod %s of job %s has cores %v of %s, where job %s of workload %d still has %v",
-				pod.Name, r.job, cores, r.node, other.job, other.workload, other.cores))
+		if other == r || other.ended {
+			continue
 		}
-		if other != r && other.to.IsZero() && other.workload == workload {
-			u.mistakes = append(u.mistakes, fmt.Sprintf("two pods of workload %d run at once", workload))
+		if other.node == r.node && overlap(other.cores, r.cores) {
+			u.wrong("%s has cores that %s still has", r.seenPod, other.seenPod)
+		}
+		if other.workload == workload && other.of != r.of {
+			u.wrong("%s runs beside %s of an earlier attempt", r.seenPod, other.seenPod)
 		}
 	}
 	return r
 }
 
+func workloadOf(pod *corev1.Pod) int {
+	n, err := strconv.Atoi(pod.Labels[labelWorkload])
+	if err != nil {
+		panic(err) // the test's own label
+	}
+	return n
+}
+
 // end records and tells that a pod's containers have ended.
 func (u *users) end(ctx context.Context, pod *corev1.Pod, r *run, phase corev1.PodPhase) {
 	u.mu.Lock()
-	first := r.to.IsZero()
-	if first {
-		r.to, r.succeeds = time.Now(), phase == corev1.PodSucceeded
-		if r.succeeds {
-			u.done[r.workload]++
+	first := !r.ended
+	r.ended = true
+	if first && phase == corev1.PodSucceeded {
+		if r.of.succeeded++; r.of.succeeded == len(r.of.pods) {
+			u.workloads[r.workload].done++
 		}
 	}
 	u.mu.Unlock()
+	pods := u.kube.CoreV1().Pods(namespace)
 	if first {
 		patch := fmt.Appendf(nil, `{"metadata":{"uid":%q},"status":{"phase":%q}}`, pod.UID, phase)
-		_, err := u.kube.CoreV1().Pods(namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
-		if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
-			u.mistake("tell how pod %s ended: %v", pod.Name, err)
+		_, err := pods.Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+		if err != nil && !apierrors.IsNotFound(err) {
+			u.halt(ctx, fmt.Errorf("tell how pod %s ended: %w", pod.Name, err))
+		}
+		if phase == corev1.PodFailed {
+			u.fail(ctx, r.of)
 		}
 	}
-	err := u.kube.CoreV1().Pods(namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
-		GracePeriodSeconds: new(int64(0)), Preconditions: &metav1.Preconditions{UID: &pod.UID},
-	})
-	if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
-		u.mistake("delete pod %s: %v", pod.Name, err)
+	err := pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0)), Preconditions: &metav1.Preconditions{UID: &pod.UID}})
+	if err != nil && !apierrors.IsNotFound(err) {
+		u.halt(ctx, fmt.Errorf("delete pod %s: %w", pod.Name, err))
 	}
 }
 
-// gone goes on when a pod is gone: with another attempt, or the next workload.
-func (u *users) gone(ctx context.Context, pod *corev1.Pod) {
-	var workload int
-	_, _ = fmt.Sscan(pod.Labels["workload"], &workload)
+// fail ends the other pods of an attempt that can't succeed any more.
+func (u *users) fail(ctx context.Context, a *attempt) {
 	u.mu.Lock()
-	done := u.done[workload] > 0
+	before := a.failed
+	a.failed = true
 	u.mu.Unlock()
-	select {
-	case u.changed <- struct{}{}:
-	default:
+	if before || len(a.pods) == 1 {
+		return
 	}
-	if done {
-		u.another(ctx)
-	} else {
-		u.attempt(ctx, workload)
+	for _, p := range a.pods {
+		u.remove(ctx, p.Name)
 	}
 }
 
-func (u *users) finished() int {
+// gone goes on when a pod is gone; when it was the last, with another attempt or the next workload.
+func (u *users) gone(ctx context.Context, pod *corev1.Pod) {
+	workload := workloadOf(pod)
+	u.mu.Lock()
+	w := u.workloads[workload]
+	a := w.now
+	a.left--
+	left, done, ran := a.left, w.done > 0, u.runs[pod.UID] != nil
+	u.mu.Unlock()
+	switch {
+	case left > 0 && !ran:
+		u.fail(ctx, a)
+	case left > 0:
+	case done:
+		u.another(ctx)
+	default:
+		u.try(ctx, workload)
+	}
+}
+
+// finished is how many workloads are done. It ends the test when the run can't go on.
+func (u *users) finished(t *testing.T) int {
+	t.Helper()
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	if u.broken != nil {
+		t.Fatal(u.broken)
+	}
 	n := 0
-	for _, d := range u.done {
-		if d > 0 {
+	for _, w := range u.workloads {
+		if w.done > 0 {
 			n++
 		}
 	}
 	return n
 }
 
-// progress waits until n more workloads are done.
-func (u *users) progress(t *testing.T, n int) {
+// reach waits until so many workloads are done.
+func (u *users) reach(t *testing.T, goal int) {
 	t.Helper()
-	goal := min(u.finished()+n, u.total)
 	apitest.Eventually(t, 2*time.Minute, fmt.Sprintf("%d workloads are done", goal), func() error {
-		if have := u.finished(); have < goal {
+		if have := u.finished(t); have < goal {
 			return fmt.Errorf("%w: %d", errWait, have)
 		}
 		return nil
 	})
-}
-
-// finish waits until all workloads are done.
-func (u *users) finish(t *testing.T) {
-	t.Helper()
-	start := time.Now()
-	apitest.Eventually(t, 5*time.Minute, "all workloads are done", func() error {
-		if have := u.finished(); have < u.total {
-			return fmt.Errorf("%w: %d of %d", errWait, have, u.total)
-		}
-		return nil
-	})
-	t.Logf("the last workload was done %s after the last fault", time.Since(start).Round(time.Millisecond))
 }
 
 // check reports what went wrong on the way.
@@ -280,11 +322,19 @@ func (u *users) check(t *testing.T) {
 		t.Error(m)
 	}
 	again := 0
-	for i, done := range u.done {
-		if done != 1 {
-			t.Errorf("workload %d was done %d times", i, done)
+	for i := range u.total {
+		w := u.workloads[i]
+		if w.done != 1 {
+			t.Errorf("workload %d was done %d times", i, w.done)
 		}
-		again += u.attempts[i] - 1
+		again += w.attempts - 1
 	}
-	t.Logf("%d workloads in %d pods; %d attempts ended early", u.total, len(u.created), again)
+	t.Logf("%d workloads in %d pods, %d attempts ended early", u.total, len(u.created), again)
+}
+
+// made tells whether the users have created a pod.
+func (u *users) made(uid types.UID) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.created[uid] != ""
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
 	"github.com/slinky-hpc/slinky/internal/apitest"
@@ -24,30 +25,43 @@ import (
 
 const (
 	namespace = "default"
-	sigStop   = syscall.SIGSTOP
-	sigCont   = syscall.SIGCONT
-	// cpusOfNode is the size of each node.
-	cpusOfNode = 4
+	// The bridge's partition has four nodes without a slurmd and two with one, which
+	// Slurm's own users have in a partition, too.
+	partitionOfBridge, partitionOfSlurmd = "all", "real"
+	external, withSlurmd                 = 4, 2
 )
 
 // world is an API server and a Slurm, with the bridge's programs between them.
 type world struct {
+	server            *apitest.Server
 	kube              kubernetes.Interface
+	groups            client.Client
 	slurm             *rest.Client
 	cluster           *slurmtest.Cluster
 	bridge, scheduler *program
+	faults            faults
 }
 
-func newWorld(t *testing.T, nodes int) *world {
+func newWorld(t *testing.T) *world {
 	server := apitest.Start(t, "feature-gates=GenericWorkload=true", "runtime-config=scheduling.k8s.io/v1beta1=true")
-	cluster := slurmtest.Start(t, slurmtest.Options{})
-	w := &world{kube: kubernetes.NewForConfigOrDie(server.Config), slurm: cluster.Client(t, "root"), cluster: cluster}
-	for i := range nodes {
-		w.addNode(t, fmt.Sprintf("n%d", i))
+	server.ApplyKinds(t, []string{"CustomResourceDefinition"}, "cmd", "bridge-scheduler", "testdata", "kinds.yaml")
+	cluster := slurmtest.Start(t, slurmtest.Options{Nodes: withSlurmd, Config: []string{
+		fmt.Sprintf("PartitionName=%s Nodes=ns_ext,n[1-%d] State=UP", partitionOfBridge, withSlurmd),
+	}})
+	w := &world{server: server, kube: kubernetes.NewForConfigOrDie(server.Config), slurm: cluster.Client(t, "root"), cluster: cluster}
+	var err error
+	if w.groups, err = client.New(server.Config, client.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range external {
+		w.addNode(t, fmt.Sprintf("e%d", i+1), 4, "8Gi", true)
+	}
+	for i := range withSlurmd {
+		w.addNode(t, fmt.Sprintf("n%d", i+1), 8, "16000Mi", false) // as slurmtest has them
 	}
 	profile := server.InstallBridge(t)
 	dir := t.TempDir()
-	settings := fmt.Sprintf("schedulerName: %s\nslurmRestApi: %s\npartition: ext\nmanagedNodeTaint: NoExecute\n", config.DefaultSchedulerName, cluster.URL)
+	settings := fmt.Sprintf("schedulerName: %s\nslurmRestApi: %s\npartition: %s\nmanagedNodeTaint: NoExecute\n", config.DefaultSchedulerName, cluster.URL, partitionOfBridge)
 	write(t, filepath.Join(dir, "bridge.yaml"), settings)
 	schedulerConfig := server.Kubeconfig(t, "slinky", "slurm-bridge-scheduler")
 	write(t, filepath.Join(dir, "scheduler.yaml"), profile.With(t, schedulerConfig, "leaderElect: false"))
@@ -88,13 +102,15 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-func (w *world) addNode(t *testing.T, name string) {
+func (w *world) addNode(t *testing.T, name string, cpus int64, memory string, external bool) {
 	t.Helper()
 	ctx, nodes := t.Context(), w.kube.CoreV1().Nodes()
-	n, err := nodes.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: name, Labels: map[string]string{v1beta1.LabelExternalNode: "", corev1.LabelHostname: name},
-		Annotations: map[string]string{v1beta1.AnnotationExternalNodePartitions: "ext"},
-	}}, metav1.CreateOptions{})
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}}}
+	if external {
+		node.Labels[v1beta1.LabelExternalNode] = ""
+		node.Annotations = map[string]string{v1beta1.AnnotationExternalNodePartitions: "ext"}
+	}
+	n, err := nodes.Create(ctx, node, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +122,7 @@ func (w *world) addNode(t *testing.T, name string) {
 		Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}},
 		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 		Allocatable: corev1.ResourceList{
-			corev1.ResourceCPU: *resource.NewQuantity(cpusOfNode, resource.DecimalSI), corev1.ResourceMemory: resource.MustParse("8Gi"),
+			corev1.ResourceCPU: *resource.NewQuantity(cpus, resource.DecimalSI), corev1.ResourceMemory: resource.MustParse(memory),
 			corev1.ResourcePods: resource.MustParse("110"),
 		},
 	}
