@@ -52,6 +52,16 @@ func (c *container) nodes() cpuset.Set {
 type change struct {
 	id          string
 	cpus, nodes cpuset.Set
+	lift        bool // it has no CFS quota
+}
+
+// want is what a container should have. mu is held.
+func (l *ledger) want(c *container, shared cpuset.Set) change {
+	out := change{c.id, shared, l.nodes(c), l.liftQuota && c.exclusive()}
+	if c.exclusive() {
+		out.cpus = c.cpus
+	}
+	return out
 }
 
 // admit decides what a new container runs on, and which others must change first.
@@ -133,19 +143,16 @@ func (l *ledger) changes() []change {
 	var shrink, grow []change
 	for _, id := range slices.Sorted(maps.Keys(l.containers)) {
 		c := l.containers[id]
-		want := shared
-		if c.exclusive() {
-			want = c.cpus
-		}
-		if !c.stored || want.Empty() || c.applied.Equal(want) {
+		want := l.want(c, shared)
+		if !c.stored || want.cpus.Empty() || c.applied.Equal(want.cpus) {
 			continue
 		}
-		if c.applied.Empty() || !c.applied.Within(want) {
-			shrink = append(shrink, change{id, want, l.nodes(c)})
+		if c.applied.Empty() || !c.applied.Within(want.cpus) {
+			shrink = append(shrink, want)
 		} else {
-			grow = append(grow, change{id, want, l.nodes(c)})
+			grow = append(grow, want)
 		}
-		c.applied, c.early = want, c.early || !c.started
+		c.applied, c.early = want.cpus, c.early || !c.started
 	}
 	return append(shrink, grow...)
 }
@@ -220,17 +227,14 @@ func (l *ledger) ended(id string) {
 }
 
 // wanted is what a container that is being updated by kubelet must keep.
-func (l *ledger) wanted(id string) (cpuset.Set, bool) {
+func (l *ledger) wanted(id string) (change, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := l.containers[id]
 	if c == nil {
-		return cpuset.Set{}, false
+		return change{}, false
 	}
-	if c.exclusive() {
-		return c.cpus, true
-	}
-	return l.shared(), true
+	return l.want(c, l.shared()), true
 }
 
 // synchronize takes the containers that the runtime has for all there are. A

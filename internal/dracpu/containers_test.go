@@ -1,6 +1,7 @@
 package dracpu
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -239,17 +240,24 @@ func TestMemoryAndQuota(t *testing.T) {
 	if cpu := a.GetLinux().GetResources().GetCpu(); cpu.GetMems() != "" || cpu.GetQuota() != nil {
 		t.Errorf("by default: %v", cpu)
 	}
-	l.localMemory, p.liftQuota = true, true
+	l.localMemory, l.liftQuota = true, true
 	a, _ = create(t, p, "p", "c", "DRA_CPUSET_a=4-5")
 	if cpu := a.GetLinux().GetResources().GetCpu(); cpu.GetMems() != "1" || cpu.GetQuota().GetValue() != -1 {
 		t.Errorf("opted in: %v", cpu)
 	}
+	// Kubelet changes the limit of a running container.
+	quota := &api.LinuxResources{Cpu: &api.LinuxCPU{Quota: api.Int64(100000)}}
+	u, err := p.UpdateContainer(t.Context(), pod("p"), ctr("c", "p"), quota)
+	if err != nil || len(u) != 1 || u[0].GetLinux().GetResources().GetCpu().GetQuota().GetValue() != -1 {
+		t.Errorf("a new limit throttles: %v, %v", u, err)
+	}
 }
 
-// A container that was made while the driver was away gets its CPUs and its memory when it is back.
+// A container that was made while the driver was away, or that it didn't answer for in time, gets its CPUs and its
+// memory when it is connected again, and loses its quota.
 func TestMemoryAfterwards(t *testing.T) {
 	l := newDisk(t).start(t, "boot", numa(8, ""))
-	l.localMemory = true
+	l.localMemory, l.liftQuota = true, true
 	p := testPlugin(t, l)
 	prepared(t, l, on("a", 1, 2, ""))
 	c, shared := ctr("c", "p", "DRA_CPUSET_a=4-5"), ctr("s", "q")
@@ -258,8 +266,8 @@ func TestMemoryAfterwards(t *testing.T) {
 	if err != nil || len(u) != 2 {
 		t.Fatal(u, err)
 	}
-	for i, want := range []string{"4-5 1", "0-3,6-7 "} {
-		if cpu := u[i].GetLinux().GetResources().GetCpu(); cpu.GetCpus()+" "+cpu.GetMems() != want {
+	for i, want := range []string{"4-5 1 -1", "0-3,6-7  0"} {
+		if cpu := u[i].GetLinux().GetResources().GetCpu(); fmt.Sprint(cpu.GetCpus()+" "+cpu.GetMems()+" ", cpu.GetQuota().GetValue()) != want {
 			t.Errorf("%s gets %s", u[i].GetContainerId(), cpu)
 		}
 	}

@@ -156,10 +156,10 @@ func (d *driver) assemble(stop context.CancelCauseFunc) {
 	s, m := newState(), newMetrics(d.ledger)
 	c := d.Config
 	alone, _ := parsePods(c.SelfManaged) // exposure has checked it
-	d.ledger.localMemory = c.MemoryNodes == "local"
+	d.ledger.localMemory, d.ledger.liftQuota = c.MemoryNodes == "local", c.CFSQuota == "disable"
 	d.plugin = &plugin{
 		log: d.Log.WithName("nri"), ledger: d.ledger, state: s, metric: m,
-		threads: c.ThreadEnvironment, liftQuota: c.CFSQuota == "disable", selfManaged: alone,
+		threads: c.ThreadEnvironment, selfManaged: alone,
 		views: newViews(d.dataDir, d.Proc), view: c.CPUView, hugetlb: hugetlb(d.Sys),
 		kick: make(chan struct{}, 1), saveSoon: make(chan struct{}, 1),
 	}
@@ -169,7 +169,7 @@ func (d *driver) assemble(stop context.CancelCauseFunc) {
 	d.node = &node{jobs: d.jobs, log: d.Log.WithName("dra"), ledger: d.ledger, state: s, metric: m, stop: stop, changed: func() { wake(d.plugin.kick) }}
 	if policy := d.kubeletPolicy(); policy == "static" {
 		s.set(func(c *conditions) {
-			c.rival = "kubelet's cpuManagerPolicy is static and would move containers off their CPUs: set it to none, drain the node and remove cpu_manager_state"
+			c.rival = "kubelet's cpuManagerPolicy is static and would move containers off their CPUs: set it to none, remove cpu_manager_state, and start kubelet and this pod anew"
 		})
 	}
 }
@@ -216,7 +216,7 @@ func (d *driver) publish(ctx context.Context, helper *kubeletplugin.Helper) erro
 	for _, list := range cpuset.Slices(devices, d.exposure) {
 		pool.Slices = append(pool.Slices, resourceslice.Slice{Devices: list})
 	}
-	if d.kubeletPolicy() == "static" {
+	if d.node.state.get().rival != "" {
 		pool.Slices = []resourceslice.Slice{{}} // Nobody must count on CPUs that kubelet hands out itself.
 	}
 	err := helper.PublishResources(ctx, resourceslice.DriverResources{Pools: map[string]resourceslice.Pool{d.NodeName: pool}})
@@ -245,6 +245,7 @@ func (d *driver) watch(ctx context.Context, helper *kubeletplugin.Helper) {
 	again, look := time.NewTicker(d.Every), time.NewTicker(time.Second)
 	defer again.Stop()
 	defer look.Stop()
+	withdrawn := d.node.state.get().rival != ""
 	for {
 		select {
 		case <-ctx.Done():
@@ -252,6 +253,12 @@ func (d *driver) watch(ctx context.Context, helper *kubeletplugin.Helper) {
 		case <-look.C:
 			s := helper.RegistrationStatus()
 			d.node.state.set(func(c *conditions) { c.registered = s != nil && s.PluginRegistered })
+			if !withdrawn && d.node.state.get().rival != "" { // seen while it runs
+				err := d.publish(ctx, helper)
+				if withdrawn = err == nil; err != nil {
+					d.Log.Error(err, "The CPUs that somebody else sets can't be withdrawn")
+				}
+			}
 		case <-again.C:
 			d.followMachine(ctx, helper)
 			d.dropGone(ctx)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
@@ -128,6 +129,64 @@ func TestDriverOnANode(t *testing.T) {
 	n.has("old", "0-7")
 	n.has("between", "0-7")
 	n.forgotten(admin, other)
+	n.rival(admin)
+}
+
+// rival: kubelet's static policy is switched on while the driver runs. It moves nobody, the driver says so, and offers nothing any more.
+func (n *testNode) rival(admin kubernetes.Interface) {
+	n.t.Helper()
+	n.mu.Lock()
+	a, c, kept := n.nri, n.running["old"], n.cpus["old"]
+	n.mu.Unlock()
+	r, err := a.UpdateContainer(n.t.Context(), &adaptation.UpdateContainerRequest{Pod: pod("o"), Container: c,
+		LinuxResources: &api.LinuxResources{Cpu: &api.LinuxCPU{Cpus: "0"}}})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if n.carryOut(r.GetUpdate()); n.cpus["old"] != kept {
+		n.t.Errorf("kubelet moves a container from %s to %s", kept, n.cpus["old"])
+	}
+	n.ready("cpuManagerPolicy to none")
+	published(n.t, admin, 0)
+}
+
+// Kubelet's state says that its policy is static: the driver starts, says so, and offers nothing.
+func TestStaticPolicy(t *testing.T) {
+	admin, own := apiServer(t)
+	n := newTestNode(t, own)
+	write(t, filepath.Join(n.dir, "cpu_manager_state"), `{"policyName":"static","defaultCpuSet":"0-7","entries":{"pod":{"c":"1-2"}},"checksum":1}`)
+	if err := os.MkdirAll(filepath.Join(n.dir, "plugins_registry"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	n.startRuntime()
+	n.startDriver(DefaultConfig())
+	n.register()
+	n.ready("cpuManagerPolicy is static")
+	until(t, "the node's slice has no device", func() error {
+		list, err := admin.ResourceV1().ResourceSlices().List(t.Context(), metav1.ListOptions{FieldSelector: "spec.driver=dra.cpu"})
+		if err == nil && (len(list.Items) != 1 || len(list.Items[0].Spec.Devices) > 0) {
+			err = fmt.Errorf("there are %v", list.Items)
+		}
+		return err
+	})
+}
+
+// What kubelet writes is understood; what can't be read is said, and isn't taken for a policy.
+func TestKubeletState(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"policyName":"none","defaultCpuSet":"","checksum":1}`: "none", `{"policyName":"static","defaultCpuSet":"0","entries":{"p":{}},"checksum":1}`: "static",
+		`{"policyName":"none","data":"{}","dataChecksum":3}`: "none", `{`: "!", `[]`: "!", ``: "!",
+	} {
+		dir := t.TempDir()
+		write(t, filepath.Join(dir, "cpu_manager_state"), text)
+		got, err := readKubelet(dir)
+		if (err != nil) != (want == "!") || err == nil && got.CPUManagerPolicy != want {
+			t.Errorf("%q: got %v, %v", text, got, err)
+		}
+	}
+	if got, err := readKubelet(t.TempDir()); err != nil || got.CPUManagerPolicy != "" {
+		t.Errorf("without a file: got %v, %v", got, err)
+	}
 }
 
 // forgotten: a claim that is deleted while kubelet doesn't look is free soon; one that exists stays.

@@ -28,6 +28,8 @@ type ledger struct {
 	minShared int
 	// localMemory: containers with CPUs of their own have memory of these CPUs' NUMA nodes only.
 	localMemory bool
+	// liftQuota: containers with CPUs of their own have no CFS quota.
+	liftQuota bool
 
 	saving     sync.Mutex
 	checkpoint checkpointWriter // guarded by saving

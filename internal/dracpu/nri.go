@@ -23,8 +23,8 @@ type plugin struct {
 	ledger *ledger
 	state  *state
 	metric *metrics
-	// threads: containers are told how many threads to start. liftQuota: exclusive ones have no CFS quota.
-	threads, liftQuota bool
+	// threads: containers are told how many threads to start.
+	threads bool
 	// hugetlb: the runtime can limit huge pages.
 	hugetlb     bool
 	selfManaged []pods
@@ -125,7 +125,7 @@ func (p *plugin) adjust(c *container, asked *api.Container) *api.ContainerAdjust
 		return a
 	}
 	env := asked.GetEnv()
-	if p.liftQuota && c.exclusive() {
+	if p.ledger.liftQuota && c.exclusive() {
 		a.SetLinuxCPUQuota(-1)
 	}
 	if nodes := p.ledger.memoryNodes(c); !nodes.Empty() {
@@ -212,18 +212,18 @@ func (p *plugin) PostStartContainer(_ context.Context, _ *api.PodSandbox, c *api
 // UpdateContainer: kubelet changes a container's resources. Its CPUs stay as they are.
 func (p *plugin) UpdateContainer(_ context.Context, pod *api.PodSandbox, c *api.Container, r *api.LinuxResources) ([]*api.ContainerUpdate, error) {
 	want, ok := p.ledger.wanted(c.GetId())
-	if !ok || want.Empty() {
+	if !ok || want.cpus.Empty() {
 		return nil, nil
 	}
-	if asked := r.GetCpu().GetCpus(); asked != "" && asked != want.String() {
+	if asked := r.GetCpu().GetCpus(); asked != "" && asked != want.cpus.String() {
 		// Only the static CPU manager does that.
 		p.log.Error(nil, "Somebody else sets CPUs of containers; set kubelet's cpuManagerPolicy to none", "pod", pod.GetNamespace()+"/"+pod.GetName(),
-			"container", c.GetName(), "asked", asked, "kept", want.String())
+			"container", c.GetName(), "asked", asked, "kept", want.cpus.String())
 		p.state.set(func(s *conditions) {
-			s.rival = "kubelet, or another NRI plugin, sets CPUs of containers too: cpuManagerPolicy must be none"
+			s.rival = "kubelet, or another NRI plugin, sets CPUs of containers too: set kubelet's cpuManagerPolicy to none, remove cpu_manager_state, and start kubelet and this pod anew"
 		})
 	}
-	return updates([]change{{id: c.GetId(), cpus: want}}), nil
+	return updates([]change{want}), nil
 }
 
 // StopContainer hears of a container's end, whoever has ended it.
@@ -247,6 +247,9 @@ func updates(changes []change) []*api.ContainerUpdate {
 		// One that was made while the driver was away, or waited for too long, has those of the machine.
 		if !c.nodes.Empty() {
 			u.SetLinuxCPUSetMems(c.nodes.String())
+		}
+		if c.lift {
+			u.SetLinuxCPUQuota(-1)
 		}
 		out = append(out, u)
 	}

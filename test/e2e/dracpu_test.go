@@ -34,7 +34,7 @@ func TestExclusiveCPUs(t *testing.T) {
 	// Not beside other stories: it takes a CPU of the node from their containers.
 	c := cpus{open(t, "e2e-cpus")}
 	programs := buildCounters(t)
-	c.install(driverNode, "minSharedCPUs: 1", "cpuView: all")
+	c.install(driverNode, "minSharedCPUs: 1", "cpuView: all", "memoryDevices: numanode")
 	c.apply(`
 apiVersion: resource.k8s.io/v1
 kind: ResourceClaimTemplate
@@ -70,6 +70,7 @@ spec:
 		}
 	}
 	c.lastCPUIsKept(all)
+	c.memory(all.Minus(mine))
 
 	var ends []span
 	for _, name := range []string{"first", "exact"} {
