@@ -1,11 +1,9 @@
 package sysfs
 
 import (
-	"cmp"
 	"fmt"
 	"io/fs"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -19,18 +17,9 @@ const nodeDir = "devices/system/node"
 // doesn't tell is left out.
 func Memory(root fs.FS) []cpuset.NodeMemory {
 	r := reader{root: root}
-	entries, err := fs.ReadDir(root, nodeDir)
-	if err != nil {
-		return nil
-	}
 	var out []cpuset.NodeMemory
-	for _, e := range entries {
-		digits, ok := strings.CutPrefix(e.Name(), "node")
-		id, err := strconv.Atoi(digits)
-		if !ok || err != nil || id < 0 || id >= cpuset.MaxCPUs {
-			continue
-		}
-		at := path.Join(nodeDir, e.Name())
+	for _, id := range nodes(root) {
+		at := path.Join(nodeDir, "node"+strconv.Itoa(id))
 		total, ok := r.memTotal(path.Join(at, "meminfo"))
 		if !ok {
 			continue
@@ -40,7 +29,6 @@ func Memory(root fs.FS) []cpuset.NodeMemory {
 		m.Bytes = max(total-m.Hugepages2Mi-m.Hugepages1Gi, 0)
 		out = append(out, m)
 	}
-	slices.SortFunc(out, func(a, b cpuset.NodeMemory) int { return cmp.Compare(a.Node, b.Node) })
 	return out
 }
 

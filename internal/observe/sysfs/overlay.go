@@ -19,20 +19,13 @@ func Overlay(base fs.FS, text []byte) (fs.FS, error) {
 	if err := yaml.UnmarshalStrict(text, &files); err != nil {
 		return nil, fmt.Errorf("read the overlay of /sys: %w", err)
 	}
-	o := overlay{FS: base, files: map[string]string{}, dirs: map[string][]string{}}
+	o := overlay{FS: base, files: map[string]string{}, dirs: map[string]map[string]bool{}}
 	for name, content := range files {
 		below, ok := strings.CutPrefix(name, "/sys/")
 		if !ok || !fs.ValidPath(below) {
 			return nil, fmt.Errorf("read the overlay of /sys: %q is no path below /sys", name)
 		}
-		o.files[below] = content
-		for below != "." {
-			parent, child := path.Dir(below), path.Base(below)
-			if !slices.Contains(o.dirs[parent], child) {
-				o.dirs[parent] = append(o.dirs[parent], child)
-			}
-			below = parent
-		}
+		o.put(below, content)
 	}
 	return o, nil
 }
@@ -40,7 +33,19 @@ func Overlay(base fs.FS, text []byte) (fs.FS, error) {
 type overlay struct {
 	fs.FS
 	files map[string]string
-	dirs  map[string][]string
+	dirs  map[string]map[string]bool // the names in each folder
+}
+
+func (o overlay) put(name, content string) {
+	o.files[name] = content
+	for name != "." {
+		parent := path.Dir(name)
+		if o.dirs[parent] == nil {
+			o.dirs[parent] = map[string]bool{}
+		}
+		o.dirs[parent][path.Base(name)] = true
+		name = parent
+	}
 }
 
 func (o overlay) ReadFile(name string) ([]byte, error) {
@@ -56,11 +61,12 @@ func (o overlay) ReadDir(name string) ([]fs.DirEntry, error) {
 	if err != nil && children == nil {
 		return nil, err
 	}
-	ours := slices.ContainsFunc(children, isNode)
-	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
-		return slices.Contains(children, e.Name()) || ours && isNode(e.Name())
-	})
-	for _, c := range children {
+	ours := false
+	for c := range children {
+		ours = ours || isNode(c)
+	}
+	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return children[e.Name()] || ours && isNode(e.Name()) })
+	for c := range children {
 		_, file := o.files[path.Join(name, c)]
 		entries = append(entries, entry{c, !file})
 	}

@@ -3,6 +3,8 @@ package sysfs
 import (
 	"fmt"
 	"testing/fstest"
+
+	"github.com/slinky-hpc/slinky/internal/plan/cpuset"
 )
 
 // model describes the files of a machine; a function that is nil leaves its file out.
@@ -14,6 +16,8 @@ type model struct {
 	// threads lists the CPUs of the same core, l2cpus and l3cpus those of the same cache.
 	threads, l2cpus, l3cpus func(id int) string
 	noCacheID               bool
+	// noLists: an old kernel, or one of a virtual machine, that doesn't say which CPUs a socket or a node has.
+	noLists bool
 }
 
 func upTo(n int) []int {
@@ -24,9 +28,12 @@ func upTo(n int) []int {
 	return out
 }
 
-func (m model) fs() fstest.MapFS {
-	out := fstest.MapFS{}
-	put := func(name, content string) { out[name] = &fstest.MapFile{Data: []byte(content + "\n")} }
+// tree is a file system of these files. fstest.MapFS looks through all of them for each folder.
+type tree struct{ overlay }
+
+func (m model) fs() tree {
+	out := tree{overlay{FS: fstest.MapFS{}, files: map[string]string{}, dirs: map[string]map[string]bool{}}}
+	put := func(name, content string) { out.put(name, content+"\n") }
 	list := ""
 	for i, id := range m.cpus {
 		if i > 0 {
@@ -54,10 +61,42 @@ func (m model) fs() fstest.MapFS {
 		if m.node != nil {
 			put(fmt.Sprintf("%snode%d/cpulist", at, m.node(id)), "")
 		}
+		put(at+"cache/index0/level", "1")
 		m.cache(put, at+"cache/index2/", "2", id, m.l2, m.l2cpus)
 		m.cache(put, at+"cache/index3/", "3", id, m.l3, m.l3cpus)
 	}
+	m.lists(put)
 	return out
+}
+
+// lists are which CPUs have the same number, as newer kernels tell.
+func (m model) lists(put func(name, content string)) {
+	if m.noLists {
+		return
+	}
+	for name, number := range map[string]func(int) int{"package_cpus_list": m.socket, "die_cpus_list": m.die, "cluster_cpus_list": m.cluster, "": m.node} {
+		if number == nil {
+			continue
+		}
+		// Cores and dies are counted anew on each socket.
+		of := func(id int) string {
+			if m.socket == nil || name == "" {
+				return fmt.Sprint(number(id))
+			}
+			return fmt.Sprint(m.socket(id), number(id))
+		}
+		same := map[string][]int{}
+		for _, id := range m.cpus {
+			same[of(id)] = append(same[of(id)], id)
+		}
+		for _, id := range m.cpus {
+			if list := cpuset.Of(same[of(id)]...).String(); name != "" {
+				put(fmt.Sprintf("devices/system/cpu/cpu%d/topology/%s", id, name), list)
+			} else {
+				put(fmt.Sprintf("devices/system/node/node%d/cpulist", number(id)), list)
+			}
+		}
+	}
 }
 
 func (m model) cache(put func(name, content string), at, level string, id int, cache func(int) int, cpus func(int) string) {
@@ -141,5 +180,5 @@ func models() []model {
 	repeated.l3 = func(id int) int { return id / 2 % 2 }
 	negative := regular("negative ids", 1, 4, 1, 1, 1)
 	negative.socket, negative.core = func(int) int { return -1 }, func(int) int { return -1 }
-	return []model{epyc, nps4, xeon, power, altra, hybrid, little, bare, sparse, repeated, negative}
+	return append([]model{epyc, nps4, xeon, power, altra, hybrid, little, bare, sparse, repeated, negative}, servers()...)
 }
