@@ -201,6 +201,34 @@ func TestNewJobMissingInAList(t *testing.T) {
 	})
 }
 
+// A job that was read after the list was asked for is newer than the list, and isn't read again for it.
+func TestJobReadDuringAList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, cache.Options{Slow: time.Second, Details: -1})
+		w.server.FailAlways(faultserver.JobStates, func(e faultserver.Exchange) {
+			old := e.Normal()
+			faultserver.Delay(900*time.Millisecond, func(e faultserver.Exchange) { e.Answer(old) })(e)
+		})
+		pass(5 * time.Second)
+		w.server.Requests()
+		const jobs = 20
+		for range jobs {
+			id, err := w.client.Submit(t.Context(), slurm.JobRequest{Name: "new", Partition: "ext", External: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if there, err := w.cache.RefreshJob(t.Context(), id); !there || err != nil {
+				t.Fatalf("the new job: %v, %v", there, err)
+			}
+			pass(130 * time.Millisecond)
+		}
+		pass(5 * time.Second)
+		if n := faultserver.Count(w.server.Requests(), faultserver.Job); n != jobs {
+			t.Errorf("%d jobs were read %d times", jobs, n)
+		}
+	})
+}
+
 // S110: a cache may be started and stopped at any moment, among readers, while
 // polls take longer than their period.
 func TestStartAndStop(t *testing.T) {

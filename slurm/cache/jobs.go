@@ -38,7 +38,7 @@ type jobPoller struct {
 
 // poll reads the list of states, then what changed, and returns how long the list took.
 func (p *jobPoller) poll(ctx context.Context) (took time.Duration, err error) {
-	start := p.options.Clock.Now()
+	start, sequence := p.options.Clock.Now(), p.nextSequence()
 	list, err := p.client.JobStates(ctx)
 	took = p.options.Clock.Now().Sub(start)
 	if err != nil {
@@ -47,7 +47,7 @@ func (p *jobPoller) poll(ctx context.Context) (took time.Duration, err error) {
 	}
 	p.listed = summarize(list, p.listed[:0])
 	p.distrustIfDue()
-	changed, missing := p.compare()
+	changed, missing := p.compare(sequence)
 	complete := len(changed) <= readPerPoll && len(missing) <= confirmPerPoll
 	if len(changed) > readPerPoll {
 		changed = changed[:readPerPoll]
@@ -121,8 +121,9 @@ func (p *jobPoller) statesOf(id uint32) string {
 }
 
 // compare returns what the list has of jobs that changed, those that were only
-// to be read again at the end, and the jobs that it lacks.
-func (p *jobPoller) compare() (changed []listed, missing []uint32) {
+// to be read again at the end, and the jobs that it lacks. A job that was read
+// after the list was asked for is newer than it, and the next list tells.
+func (p *jobPoller) compare(asked uint64) (changed []listed, missing []uint32) {
 	var again []listed
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -133,6 +134,7 @@ func (p *jobPoller) compare() (changed []listed, missing []uint32) {
 			known++
 		}
 		switch {
+		case ok && g.states != "" && p.readSince(g, asked):
 		case !ok || g.states != "" && g.states != l.states:
 			changed = append(changed, l)
 		case g.states != l.states:
@@ -140,14 +142,19 @@ func (p *jobPoller) compare() (changed []listed, missing []uint32) {
 		}
 	}
 	if known < len(p.groups) {
-		for id := range p.groups {
-			if p.statesOf(id) == "" {
+		for id, g := range p.groups {
+			if p.statesOf(id) == "" && !p.readSince(g, asked) {
 				missing = append(missing, id)
 			}
 		}
 		slices.Sort(missing)
 	}
 	return append(changed, again...), missing
+}
+
+// readSince tells whether one of a group's records was asked for after a sequence. c.mu is held.
+func (c *Cache) readSince(g *group, sequence uint64) bool {
+	return slices.ContainsFunc(g.members, func(id uint32) bool { return c.jobs[id].sequence > sequence })
 }
 
 func (p *jobPoller) readChanged(ctx context.Context, changed []listed) error {

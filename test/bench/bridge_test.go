@@ -75,9 +75,12 @@ func (w *world) atOnce(t *testing.T, l measure.Load, count int) (measure.Bound, 
 	tracker := w.track(t, l)
 	pods, err := l.Pods(count)
 	must(t, err)
-	start := time.Now()
+	before, start := measure.ReadPrograms(), time.Now()
 	_, err = w.kube.Create(ctx, tracker, l, pods)
 	must(t, err)
+	must(t, tracker.Wait(ctx, "all pods are bound", func(s *measure.Seen) bool { return s.Bound >= count }))
+	used, by := measure.ReadPrograms().Since(before)
+	t.Logf("%d pods of scheduler %s bound: %.1f ms of processor time each; %s", count, l.Scheduler, 1000*used/float64(count), by)
 	must(t, tracker.Wait(ctx, "all pods run", func(s *measure.Seen) bool { return s.Running >= count }))
 	return tracker.BoundSince(start), tracker
 }
@@ -125,8 +128,10 @@ func (w *world) slurmAlone(t *testing.T) {
 	for _, n := range singles {
 		for _, now := range []bool{true, false} {
 			job.Count, job.Now = n, now
+			before := measure.ReadPrograms()
 			r := s.run(ctx, t, job)
-			t.Logf("bare Slurm, %d jobs, immediate %v: %.0f jobs/s, calls %v", n, now, r.PerSecond, r.Call)
+			used, by := measure.ReadPrograms().Since(before)
+			t.Logf("bare Slurm, %d jobs, immediate %v: %.0f jobs/s, calls %v, %.1f ms of processor time each; %s", n, now, r.PerSecond, r.Call, 1000*used/float64(n), by)
 			// The better of the two ways is what the bridge is held against.
 			w.table.bare[n] = max(w.table.bare[n], r.PerSecond)
 			s.cancelAll(ctx, t, r.IDs)

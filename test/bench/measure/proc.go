@@ -2,8 +2,12 @@ package measure
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -23,6 +27,43 @@ func ProcessCPU(pid int) float64 {
 		return 0
 	}
 	return (number(f[11]) + number(f[12])) / ticksPerSecond
+}
+
+// Programs is processor time in seconds by program, of all processes that this one sees.
+// In a process namespace of their own these are the run's, whatever else the machine does.
+type Programs map[string]float64
+
+// ReadPrograms returns what the processes that live now have used, and the children that they waited for.
+func ReadPrograms() Programs {
+	out := Programs{}
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, file := range stats {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has gone
+		}
+		open, end := bytes.IndexByte(text, '('), bytes.LastIndexByte(text, ')')
+		if f := strings.Fields(string(text[end+1:])); open > 0 && len(f) > 14 {
+			out[string(text[open+1:end])] += (number(f[11]) + number(f[12]) + number(f[13]) + number(f[14])) / ticksPerSecond
+		}
+	}
+	return out
+}
+
+// Since returns what was used since an earlier reading, the programs that used most first.
+func (p Programs) Since(before Programs) (all float64, each string) {
+	used := Programs{}
+	for name, x := range p {
+		if d := x - before[name]; d > 0 {
+			used[name] = d
+			all += d
+		}
+	}
+	var words []string
+	for _, name := range slices.SortedFunc(maps.Keys(used), func(a, b string) int { return cmp.Or(cmp.Compare(used[b], used[a]), cmp.Compare(a, b)) }) {
+		words = append(words, fmt.Sprintf("%s %.2f s", name, used[name]))
+	}
+	return all, strings.Join(words, ", ")
 }
 
 // ProcessMemory returns the resident memory of a process and its peak, in MiB.
