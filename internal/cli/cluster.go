@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,7 +21,6 @@ import (
 type clusterFlags struct {
 	kubeconfig, context, namespace string
 	slurm                          worlds.Slurmrestd
-	tokenFile                      string
 	// file is a snapshot to look at in place of a cluster.
 	file string
 }
@@ -31,7 +31,7 @@ func (f *clusterFlags) add(c *cobra.Command) {
 	set.StringVar(&f.context, "context", "", "context of the kubeconfig")
 	set.StringVarP(&f.namespace, "namespace", "n", "", "namespace (default: that of the context)")
 	set.StringVar(&f.slurm.URL, "slurm-url", "", "URL of slurmrestd (default: the bridge's or the operator's, through the API server)")
-	set.StringVar(&f.tokenFile, "slurm-token-file", "", "file with a token of Slurm (default: $SLURM_JWT, else the cluster's key)")
+	set.StringVar(&f.slurm.TokenFile, "slurm-token-file", "", "file with a token of Slurm (default: $SLURM_JWT, else the cluster's key)")
 	set.StringVar(&f.slurm.KeyFile, "slurm-jwt-key-file", "", "file with the Slurm cluster's JWT key, to make a token with")
 	set.StringVar(&f.slurm.User, "slurm-user", "", "the Slurm user that tokens made from a key are for (default slurm)")
 	for _, name := range []string{"context", "namespace", "slurm-url", "slurm-user"} {
@@ -78,12 +78,11 @@ func (s *settings) sources(ctx context.Context, f *clusterFlags) (worlds.Sources
 		return sources, "", err
 	}
 	f.slurm.Token = s.env("SLURM_JWT")
-	if f.tokenFile != "" {
-		text, err := os.ReadFile(f.tokenFile)
-		if err != nil {
+	if f.slurm.TokenFile != "" {
+		if _, err := os.Stat(f.slurm.TokenFile); err != nil {
 			return sources, "", fmt.Errorf("token for Slurm: %w", err)
 		}
-		f.slurm.Token = string(text)
+		f.slurm.Token = ""
 	}
 	return sources, namespace, worlds.Connect(ctx, config, f.slurm, &sources)
 }
@@ -130,6 +129,11 @@ func partial(m *view.Model) error {
 		return coded{ExitPartial, fmt.Errorf("Kubernetes couldn't be asked, so this is without it: %s", k.Error)}
 	case !s.Known && !s.Absent:
 		return coded{ExitPartial, fmt.Errorf("Slurm couldn't be asked, so this is without it: %s", s.Error)}
+	}
+	for _, p := range append(slices.Clone(m.Kubernetes.Missing), m.Slurm.Missing...) {
+		if !p.Forbidden {
+			return coded{ExitPartial, fmt.Errorf("the %s couldn't be read, so this is without them: %s", p.What, p.Error)}
+		}
 	}
 	return nil
 }

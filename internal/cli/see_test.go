@@ -216,3 +216,12 @@ func decode(t *testing.T, text string) any {
 	}
 	return v
 }
+
+// A snapshot can be shown in a pod, too; outside of one, that is what is wrong.
+func TestWebInPod(t *testing.T) {
+	file := snapshotOf(t, scene.Empty())
+	_, complaint, code := run(t, nil, "slinky", "web", "--in-cluster", "--snapshot", file, "--listen", ":0")
+	if code != ExitFailed || !strings.Contains(complaint, "--in-cluster is for a pod") {
+		t.Errorf("code %d: %s", code, complaint)
+	}
+}

@@ -61,6 +61,9 @@ func podsText(i view.Item) string {
 	if len(i.Pods) == 0 {
 		return ""
 	}
+	if i.PodsUnknown > 0 {
+		return fmt.Sprintf("?/%d", len(i.Pods))
+	}
 	return fmt.Sprintf("%d/%d", i.PodsRunning, len(i.Pods))
 }
 

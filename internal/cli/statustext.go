@@ -35,7 +35,7 @@ func statusText(m *view.Model, st view.Status, s table.Style) string {
 		}
 		head("Cluster", text)
 	}
-	for _, text := range m.Kubernetes.Hidden {
+	for _, text := range st.Kubernetes.Hidden {
 		head("", s.Paint(table.Dim, text))
 	}
 	if st.Use != nil {
@@ -63,9 +63,17 @@ func kubernetesLine(st view.Status, s table.Style) string {
 	if !k.Known {
 		return unknown(k.WorldStatus, st.Taken, s)
 	}
-	text := fmt.Sprintf("%s, %d of %s ready", k.Version, k.Ready, plural(k.Nodes, "node"))
+	text := cmp.Or(k.Version, "of unknown version") + ", "
+	if k.Lacks(view.PartNodes) {
+		text += "nodes not known"
+	} else {
+		text += fmt.Sprintf("%d of %s ready", k.Ready, plural(k.Nodes, "node"))
+	}
 	if k.Cordoned > 0 {
 		text += fmt.Sprintf(", %d cordoned", k.Cordoned)
+	}
+	if k.Lacks(view.PartPods) {
+		return text + ", pods not known"
 	}
 	return text + fmt.Sprintf(", %s, %d of them the bridge's", plural(k.Pods, "pod"), k.BridgePods)
 }

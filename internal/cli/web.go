@@ -35,6 +35,16 @@ func (s *settings) web() *cobra.Command {
 	f := s.flags(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		server := &web.Server{}
+		var sources worlds.Sources
+		var err error
+		if file == "" || inside { // in a pod the cluster is also asked about tokens
+			if sources, err = s.webSources(c.Context(), f, inside); err != nil {
+				return err
+			}
+		}
+		if inside {
+			server.Guard = &web.Reviews{Kube: sources.Kube}
+		}
 		if file != "" {
 			facts, err := loadFile(file)
 			if err != nil {
@@ -42,18 +52,11 @@ func (s *settings) web() *cobra.Command {
 			}
 			server.Source = still{facts}
 		} else {
-			sources, err := s.webSources(c.Context(), f, inside)
-			if err != nil {
-				return err
-			}
 			live := worlds.NewLive(sources)
 			ctx, stop := context.WithCancel(c.Context())
 			defer stop()
 			go live.Run(ctx)
 			server.Source = live
-			if inside {
-				server.Guard = &web.Reviews{Kube: sources.Kube}
-			}
 		}
 		query := ""
 		if server.Guard == nil {
@@ -64,13 +67,15 @@ func (s *settings) web() *cobra.Command {
 	}
 	c.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "address to serve at (default: a free port of this machine alone)")
 	c.Flags().BoolVar(&inside, "in-cluster", false, "run as a pod: reach the cluster's services directly, and ask for the cluster's own tokens")
+	c.Flags().StringVar(&f.slurm.Config, "bridge-config", "", "the bridge's configuration file, mounted in a pod (default: its ConfigMap)")
 	c.Flags().StringVar(&file, "snapshot", "", "show a snapshot in place of a cluster")
 	return c
 }
 
 func (s *settings) webSources(ctx context.Context, f *clusterFlags, inside bool) (worlds.Sources, error) {
 	if !inside {
-		sources, _, err := s.sources(ctx, f)
+		sources, namespace, err := s.sources(ctx, f)
+		sources.Namespace = namespace
 		return sources, err
 	}
 	config, err := restclient.InClusterConfig()
@@ -78,6 +83,13 @@ func (s *settings) webSources(ctx context.Context, f *clusterFlags, inside bool)
 		return worlds.Sources{}, fmt.Errorf("--in-cluster is for a pod: %w", err)
 	}
 	f.slurm.Inside = true
+	if f.slurm.TokenFile == "" {
+		f.slurm.TokenFile = s.env("SLURM_JWT_FILE")
+	}
+	f.slurm.Token = s.env("SLURM_JWT")
+	if f.slurm.TokenFile != "" {
+		f.slurm.Token = ""
+	}
 	var sources worlds.Sources
 	err = worlds.Connect(ctx, config, f.slurm, &sources)
 	return sources, err

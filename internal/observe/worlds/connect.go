@@ -14,6 +14,7 @@ import (
 	"net/http/httputil"
 	"net/netip"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 
@@ -33,10 +34,13 @@ import (
 type Slurmrestd struct {
 	// URL, by default that of the bridge in the Kubernetes cluster.
 	URL string
-	// Token, or the file of a key to make one for User; by default the bridge's Secret.
-	Token, KeyFile, User string
+	// Token, or a file with one, or the file of a key to make one for User; by default the
+	// bridge's Secret. Files and Secrets are read again, so that what replaces them holds.
+	Token, TokenFile, KeyFile, User string
 	// Inside is set in a pod of the cluster, which reaches its Services itself.
 	Inside bool
+	// Config is the bridge's configuration file, where it is mounted; by default its ConfigMap.
+	Config string
 }
 
 // configMap is the bridge's object that says where its Slurm is.
@@ -52,6 +56,13 @@ type bridge struct {
 	ManagedSlurmdNodes string            `json:"managedSlurmdNodes"`
 	SinkSlurmd         string            `json:"sinkSlurmd"`
 	DeviceDrivers      map[string]string `json:"deviceDrivers"`
+	Fallbacks          []string          `json:"slurmRestApiFallbacks"`
+	// TLS names files in a pod of the bridge.
+	TLS struct {
+		CAFile   string `json:"caFile"`
+		CertFile string `json:"certFile"`
+		KeyFile  string `json:"keyFile"`
+	} `json:"slurmTLS"`
 }
 
 // settings are what the bridge's planners go by. A Kubernetes cluster is known by the UID of its kube-system.
@@ -91,6 +102,19 @@ func findBridge(ctx context.Context, kube kubernetes.Interface) (bridge, error) 
 	return b, nil
 }
 
+// readBridge reads the configuration of the bridge from a file.
+func readBridge(path string) (bridge, error) {
+	var b bridge
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = yaml.Unmarshal(text, &b)
+	}
+	if err != nil {
+		return b, fmt.Errorf("the bridge's configuration: %w", err)
+	}
+	return b, nil
+}
+
 // DefaultSchedulerName is the bridge's where its configuration can't be read.
 const DefaultSchedulerName = "slurm-bridge-scheduler"
 
@@ -101,6 +125,11 @@ var errNoSlurm = errors.New("no slurmrestd is known: name it with --slurm-url")
 // what the user said of Slurm. That Slurm can't be reached is no error yet.
 func Connect(ctx context.Context, config *restclient.Config, r Slurmrestd, s *Sources) error {
 	s.SchedulerName = DefaultSchedulerName
+	s.again = func(ctx context.Context) (Sources, error) {
+		var anew Sources
+		err := Connect(ctx, config, r, &anew)
+		return anew, err
+	}
 	var at endpoint
 	var notFound error
 	if config != nil {
@@ -112,12 +141,19 @@ func Connect(ctx context.Context, config *restclient.Config, r Slurmrestd, s *So
 		}
 		s.Kube = kube
 		var b bridge
-		b, notFound = findBridge(ctx, kube)
+		if r.Config != "" {
+			b, notFound = readBridge(r.Config)
+		} else {
+			b, notFound = findBridge(ctx, kube)
+		}
 		s.SchedulerName = cmp.Or(b.SchedulerName, s.SchedulerName)
 		if notFound == nil {
 			s.bridge = &b
 		}
 		at = endpoint{URL: b.URL, namespace: b.namespace, tokens: b.tokens}
+		if r.Inside {
+			at.fallbacks, at.caFile, at.certFile, at.keyFile = b.Fallbacks, b.TLS.CAFile, b.TLS.CertFile, b.TLS.KeyFile
+		}
 		if errors.Is(notFound, errNoBridge) && r.URL == "" {
 			if at, err = findRestApi(ctx, kube); err != nil {
 				notFound = errors.Join(notFound, err)
@@ -137,6 +173,9 @@ func Connect(ctx context.Context, config *restclient.Config, r Slurmrestd, s *So
 
 func (r Slurmrestd) client(ctx context.Context, config *restclient.Config, kube kubernetes.Interface, at endpoint) (*rest.Client, string, error) {
 	c := rest.Config{URL: cmp.Or(r.URL, at.URL)}
+	if r.URL == "" {
+		c.Fallbacks, c.CAFile, c.CertFile, c.KeyFile = at.fallbacks, at.caFile, at.certFile, at.keyFile
+	}
 	if c.URL == "" {
 		return nil, "", errNoSlurm
 	}
@@ -160,6 +199,8 @@ func (r Slurmrestd) tokens(ctx context.Context, kube kubernetes.Interface, at en
 	switch {
 	case r.Token != "":
 		return rest.StaticToken(plainToken(r.Token)), nil
+	case r.TokenFile != "":
+		return tokenFile{rest.TokenFile(r.TokenFile)}, nil
 	case r.KeyFile != "":
 		return rest.TokensFromKey(rest.KeyConfig{KeyFile: r.KeyFile, User: user})
 	case at.tokens == nil:

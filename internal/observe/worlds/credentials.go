@@ -36,18 +36,14 @@ func (b bridge) tokens(ctx context.Context, kube kubernetes.Interface, user stri
 	}
 	candidates, err := b.secrets(ctx, kube)
 	for _, c := range candidates {
-		secret, failure := kube.CoreV1().Secrets(b.namespace).Get(ctx, c.name, metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(failure):
-			err = errors.Join(err, fmt.Errorf("there is no Secret %s/%s", b.namespace, c.name))
-		case failure != nil:
-			return nil, fmt.Errorf("%w (the bridge's can't be read: %w)", errNoToken, failure)
-		case len(secret.Data[c.key]) == 0:
-			err = errors.Join(err, fmt.Errorf("Secret %s/%s has no key %s", b.namespace, c.name, c.key))
-		case c.makes:
-			return rest.TokensFromKey(rest.KeyConfig{Key: secret.Data[c.key], User: user})
+		s := &secretReader{kube: kube, namespace: b.namespace, at: c}
+		switch _, failure := s.read(ctx); {
+		case failure == nil:
+			return s.tokens(user)
+		case apierrors.IsNotFound(failure) || errors.Is(failure, errNoKey):
+			err = errors.Join(err, failure)
 		default:
-			return rest.StaticToken(plainToken(string(secret.Data[c.key]))), nil
+			return nil, fmt.Errorf("%w (the bridge's can't be read: %w)", errNoToken, failure)
 		}
 	}
 	return nil, fmt.Errorf("%w (the bridge's can't be found: %w)", errNoToken, err)

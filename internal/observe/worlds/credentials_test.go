@@ -2,6 +2,8 @@ package worlds
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -12,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/slinky-hpc/slinky/slurm/rest"
 )
 
 // deployment is one of the bridge's programs, with a Secret as a volume.
@@ -79,5 +83,64 @@ func TestNoToken(t *testing.T) {
 	kube.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, forbidden })
 	if _, err := (bridge{namespace: "slinky"}).tokens(t.Context(), kube, "slurm"); err == nil || !strings.Contains(err.Error(), "not you") {
 		t.Errorf("who may not read Secrets is told %v", err)
+	}
+}
+
+// A token that is replaced is taken without a restart: at once if Slurm refuses the old one,
+// else within a minute. An API server that is away takes none away.
+func TestReplacedSecret(t *testing.T) {
+	kube := fake.NewClientset(secret("slurm-bridge-token", "auth-token", "one"))
+	tokens, err := bridge{namespace: "slinky"}.tokens(t.Context(), kube, "slurm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	is := func(want string) {
+		t.Helper()
+		if got, err := tokens.Token(t.Context()); err != nil || got != want {
+			t.Errorf("the token is %q, %v, want %q", got, err, want)
+		}
+	}
+	is("one")
+	if _, err := kube.CoreV1().Secrets("slinky").Update(t.Context(), secret("slurm-bridge-token", "auth-token", "two"), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	is("one")
+	tokens.(rest.Renewer).Renew()
+	is("two")
+	kube.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("etcd is away") })
+	tokens.(rest.Renewer).Renew()
+	is("two")
+}
+
+func TestReplacedFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "token")
+	tokens, err := Slurmrestd{TokenFile: path}.tokens(t.Context(), nil, endpoint{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"SLURM_JWT=one\n", "three"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		want := strings.TrimSpace(strings.TrimPrefix(text, "SLURM_JWT="))
+		if got, err := tokens.Token(t.Context()); err != nil || got != want {
+			t.Errorf("the token is %q, %v, want %q", got, err, want)
+		}
+	}
+}
+
+// The configuration that is mounted says all that its ConfigMap would.
+func TestMountedConfig(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	text := "schedulerName: mine\nslurmRestApi: https://slurmrestd:6820\nslurmRestApiFallbacks: [https://other:6820]\nslurmTLS: {caFile: /nowhere/ca.crt}\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b, err := readBridge(path)
+	if err != nil || b.SchedulerName != "mine" || b.URL != "https://slurmrestd:6820" || len(b.Fallbacks) != 1 || b.TLS.CAFile != "/nowhere/ca.crt" {
+		t.Errorf("the configuration is %+v, %v", b, err)
+	}
+	if _, err := readBridge(path + "x"); err == nil || !strings.Contains(err.Error(), "config.yamlx") {
+		t.Errorf("of a missing file is said: %v", err)
 	}
 }

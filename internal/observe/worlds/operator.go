@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
@@ -18,7 +17,10 @@ import (
 // endpoint is a slurmrestd within Kubernetes, and how to get tokens for it.
 type endpoint struct {
 	URL, namespace string
-	tokens         func(ctx context.Context, kube kubernetes.Interface, user string) (rest.TokenSource, error)
+	fallbacks      []string
+	// Files for TLS, where this program has them.
+	caFile, certFile, keyFile string
+	tokens                    func(ctx context.Context, kube kubernetes.Interface, user string) (rest.TokenSource, error)
 }
 
 var errNoRestApi = errors.New("the operator runs no RestApi")
@@ -53,11 +55,20 @@ func findRestApi(ctx context.Context, kube kubernetes.Interface) (endpoint, erro
 
 // list reads all objects of one of the operator's kinds; none where Kubernetes doesn't know it.
 func list(ctx context.Context, kube kubernetes.Interface, resource string, into any) error {
-	path := "/apis/" + v1beta1.GroupVersion.String() + "/" + resource
-	text, err := kube.Discovery().RESTClient().Get().AbsPath(path).DoRaw(ctx)
+	return listIn(ctx, kube, resource, "", into)
+}
+
+func listIn(ctx context.Context, kube kubernetes.Interface, resource, namespace string, into any) error {
+	path := "/apis/" + v1beta1.GroupVersion.String() + "/"
+	if namespace != "" {
+		path += "namespaces/" + namespace + "/"
+	}
+	text, err := kube.Discovery().RESTClient().Get().AbsPath(path + resource).DoRaw(ctx)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
+	case apierrors.IsForbidden(err):
+		return lackError{lacking("list", resource+"."+v1beta1.GroupVersion.Group, namespace), err}
 	case err != nil:
 		return fmt.Errorf("list %s: %w", resource, err)
 	}
@@ -67,13 +78,26 @@ func list(ctx context.Context, kube kubernetes.Interface, resource string, into 
 	return nil
 }
 
+// listVisible reads those that the reader may see: all, or else those of a namespace; hidden
+// is then a sentence on that.
+func listVisible(ctx context.Context, kube kubernetes.Interface, resource, fallback string, into any) (hidden string, err error) {
+	err = list(ctx, kube, resource, into)
+	if !apierrors.IsForbidden(err) || fallback == "" {
+		return "", err
+	}
+	if err := listIn(ctx, kube, resource, fallback, into); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("only the %s of namespace %s are shown: %s", resource, fallback, lacking("list", resource+"."+v1beta1.GroupVersion.Group, "")), nil
+}
+
 // ofKey makes tokens with a cluster's own key.
 func ofKey(namespace string, key *corev1.SecretKeySelector) func(context.Context, kubernetes.Interface, string) (rest.TokenSource, error) {
 	return func(ctx context.Context, kube kubernetes.Interface, user string) (rest.TokenSource, error) {
-		secret, err := kube.CoreV1().Secrets(namespace).Get(ctx, key.Name, metav1.GetOptions{})
-		if err != nil {
+		s := &secretReader{kube: kube, namespace: namespace, at: secretKey{name: key.Name, key: key.Key, makes: true}}
+		if _, err := s.read(ctx); err != nil {
 			return nil, fmt.Errorf("%w (the cluster's key can't be read: %w)", errNoToken, err)
 		}
-		return rest.TokensFromKey(rest.KeyConfig{Key: secret.Data[key.Key], User: user})
+		return s.tokens(user)
 	}
 }

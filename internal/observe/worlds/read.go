@@ -5,7 +5,6 @@ package worlds
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -48,6 +47,10 @@ type Sources struct {
 	SlurmAbsent bool
 	// bridge is what the installed bridge says about itself, nil where that isn't known.
 	bridge *bridge
+	// again finds the sources anew: what was away may have come.
+	again func(ctx context.Context) (Sources, error)
+	// Namespace is where to look for what may not be seen in all namespaces; "" for nowhere.
+	Namespace string
 }
 
 // Want is what a question needs beyond jobs, pods and nodes.
@@ -90,36 +93,50 @@ func (s Sources) kubernetes(ctx context.Context, w Want) view.Kubernetes {
 		return view.Kubernetes{Absent: true}
 	}
 	k := view.Kubernetes{Source: view.Source{Read: time.Now()}, Namespace: w.Namespace}
-	fail := func(err error) view.Kubernetes {
-		return view.Kubernetes{Source: view.Source{Error: err.Error()}}
-	}
 	version, err := s.Kube.Discovery().ServerVersion()
 	if err != nil {
-		return fail(fmt.Errorf("ask the API server: %w", err))
+		return view.Kubernetes{Source: view.Source{Error: fmt.Errorf("ask the API server: %w", err).Error()}}
 	}
 	k.Version = version.GitVersion
-	if k.Nodes, err = s.nodes(ctx); err != nil && !hidden(&k, "nodes", err) {
-		return fail(err)
+	// lacks notes a part that can't be had, as the rest of the world is worth seeing.
+	lacks := func(what, right string, err error) {
+		p := view.Part{What: what, Error: err.Error(), Forbidden: apierrors.IsForbidden(err)}
+		if p.Forbidden {
+			p.Error = right
+			k.Hidden = append(k.Hidden, what+" are not shown: "+right)
+		}
+		k.Missing = append(k.Missing, p)
+	}
+	if k.Nodes, err = s.nodes(ctx); err != nil {
+		lacks(view.PartNodes, lacking("list", "nodes", ""), err)
 	}
 	k.Pods, err = s.pods(ctx, w.Namespace)
 	if apierrors.IsForbidden(err) && w.Namespace == "" && w.Fallback != "" {
-		hidden(&k, "pods of other namespaces than "+w.Fallback, err)
 		k.Namespace = w.Fallback
-		k.Pods, err = s.pods(ctx, w.Fallback)
+		if k.Pods, err = s.pods(ctx, w.Fallback); err == nil {
+			k.Hidden = append(k.Hidden, degraded(view.PartPods, way{namespace: w.Fallback, lacks: []string{lacking("list", "pods", "")}})...)
+		}
 	}
-	if err != nil && !hidden(&k, "pods", err) {
-		return fail(err)
+	if err != nil {
+		lacks(view.PartPods, lacking("list", "pods", k.Namespace), err)
 	}
 	var controllers v1beta1.ControllerList
-	if err := list(ctx, s.Kube, "controllers", &controllers); err != nil && !hidden(&k, "Controllers", err) {
-		return fail(err)
+	note, err := listVisible(ctx, s.Kube, "controllers", w.Fallback, &controllers)
+	if err != nil {
+		lacks(view.PartControllers, lacking("list", "controllers."+v1beta1.GroupVersion.Group, w.Fallback), err)
+	}
+	if note != "" {
+		k.Hidden = append(k.Hidden, note)
 	}
 	for i := range controllers.Items {
 		k.Controllers = append(k.Controllers, controller(&controllers.Items[i]))
 	}
 	var sets v1beta1.NodeSetList
-	if err := list(ctx, s.Kube, "nodesets", &sets); err != nil && !hidden(&k, "NodeSets", err) {
-		return fail(err)
+	if note, err = listVisible(ctx, s.Kube, "nodesets", w.Fallback, &sets); err != nil {
+		lacks(view.PartNodeSets, lacking("list", "nodesets."+v1beta1.GroupVersion.Group, w.Fallback), err)
+	}
+	if note != "" {
+		k.Hidden = append(k.Hidden, note)
 	}
 	for i := range sets.Items {
 		k.NodeSets = append(k.NodeSets, nodeSet(&sets.Items[i]))
@@ -147,15 +164,6 @@ func (s Sources) settings(ctx context.Context) *view.Bridge {
 		return nil
 	}
 	return out
-}
-
-// hidden notes what the reader may not see; false for another error.
-func hidden(k *view.Kubernetes, what string, err error) bool {
-	if !apierrors.IsForbidden(errors.Unwrap(err)) && !apierrors.IsForbidden(err) {
-		return false
-	}
-	k.Hidden = append(k.Hidden, "you may not see "+what)
-	return true
 }
 
 func controller(c *v1beta1.Controller) view.Controller {
@@ -225,12 +233,11 @@ func (s Sources) slurm(ctx context.Context, w Want) view.Slurm {
 	for i := range f.Nodes {
 		f.Nodes[i] = view.SlimSlurmNode(f.Nodes[i])
 	}
-	// Without these there is less to say, but nothing is wrong.
 	if f.Partitions, err = s.Slurm.Partitions(ctx); err != nil {
-		f.Error = err.Error()
+		f.Missing = append(f.Missing, view.Part{What: view.PartPartitions, Error: err.Error()})
 	}
 	if f.Controllers, err = s.Slurm.Ping(ctx); err != nil {
-		f.Error = err.Error()
+		f.Missing = append(f.Missing, view.Part{What: view.PartPings, Error: err.Error()})
 	}
 	if w.Limits {
 		s.limits(ctx, &f)

@@ -1,12 +1,14 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
+	"github.com/slinky-hpc/slinky/internal/plan/workernode"
 	"github.com/slinky-hpc/slinky/slurm"
 )
 
@@ -59,6 +61,7 @@ func (m *Model) Drain(name, reason, who string) (DrainPlan, error) {
 		}
 	}
 	if kube == nil {
+		p.Notes = append(p.Notes, m.blind(nodes)...)
 		return p, nil
 	}
 	by, ours := kube.Annotations[v1beta1.AnnotationDrainedBy]
@@ -91,6 +94,7 @@ func (m *Model) Undrain(name string) (DrainPlan, error) {
 		}
 	}
 	if kube == nil {
+		p.Notes = append(p.Notes, m.blind(nodes)...)
 		return p, nil
 	}
 	switch _, ours := kube.Annotations[v1beta1.AnnotationDrainedBy]; {
@@ -100,6 +104,20 @@ func (m *Model) Undrain(name string) (DrainPlan, error) {
 		p.Notes = append(p.Notes, fmt.Sprintf("Kubernetes node %s stays cordoned, as slinky didn't do it: kubectl uncordon %s", kube.Name, kube.Name))
 	}
 	return p, nil
+}
+
+// blind says that nothing is done in Kubernetes, where its node may be there but can't be seen.
+func (m *Model) blind(nodes []*slurm.Node) []string {
+	k := m.Kubernetes
+	if k.Absent || k.has(PartNodes) {
+		return nil
+	}
+	for _, s := range nodes {
+		if _, worker := workernode.MarkOf(*s); worker {
+			return nil // it is drained alone
+		}
+	}
+	return []string{"nothing is done in Kubernetes, as its nodes can't be read: " + cmp.Or(k.why(PartNodes), k.Error)}
 }
 
 // drainable finds what a name stands for: a Kubernetes node with its Slurm nodes, or Slurm nodes alone.

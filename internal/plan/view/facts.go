@@ -4,6 +4,7 @@
 package view
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,7 +34,49 @@ type Source struct {
 	Error string `json:",omitempty"`
 	// Read is when what is there was read, zero for never.
 	Read time.Time `json:",omitzero"`
+	// Missing are the parts that couldn't be read, or not lately, while others were.
+	Missing []Part `json:",omitempty"`
 }
+
+// Part is a part of a world of which nothing is shown, as it isn't known to be true.
+type Part struct {
+	// What is one of the parts below.
+	What string `json:"what"`
+	// Error is why it couldn't be read; of a missing right, which one that is.
+	Error string `json:"error,omitempty"`
+	// Forbidden is set where the reader lacks a right: nothing is broken then.
+	Forbidden bool `json:"forbidden,omitempty"`
+	// Read is when it was last read, zero for never.
+	Read time.Time `json:"read,omitzero"`
+}
+
+// Parts of the two worlds, as people call them.
+const (
+	PartPods        = "pods"
+	PartNodes       = "nodes"
+	PartControllers = "Controllers"
+	PartNodeSets    = "NodeSets"
+	PartPartitions  = "partitions"
+	PartPings       = "answers of slurmctld"
+)
+
+// Lacks tells whether a part is missing.
+func (s Source) Lacks(what string) bool {
+	return slices.ContainsFunc(s.Missing, func(p Part) bool { return p.What == what })
+}
+
+// why is why a part is missing.
+func (s Source) why(what string) string {
+	for _, p := range s.Missing {
+		if p.What == what {
+			return p.Error
+		}
+	}
+	return ""
+}
+
+// has tells whether a part is known.
+func (s Source) has(what string) bool { return s.Known && !s.Lacks(what) }
 
 // Kubernetes is what the API server says.
 type Kubernetes struct {
@@ -43,7 +86,7 @@ type Kubernetes struct {
 	Version string `json:",omitempty"`
 	// Namespace is the one that the pods are from; "" for all.
 	Namespace string `json:",omitempty"`
-	// Hidden are sentences on what the reader may not see.
+	// Hidden are sentences on what the reader may not see, with the right that it takes.
 	Hidden      []string      `json:",omitempty"`
 	Nodes       []corev1.Node `json:",omitempty"`
 	Pods        []corev1.Pod  `json:",omitempty"`

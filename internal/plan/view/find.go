@@ -55,6 +55,8 @@ func (m *Model) Find(namespace, target string) (Found, error) {
 		return Found{}, NotFoundError{fmt.Sprintf("there is no Kubernetes cluster to find %q in: name a kubeconfig, or a Slurm job by its number", target)}
 	case !k.Known:
 		return Found{}, fmt.Errorf("find %q: %s", target, k.Error)
+	case k.Lacks(PartPods):
+		return Found{}, fmt.Errorf("find %q: the pods can't be read: %s", target, k.why(PartPods))
 	}
 	return Found{}, NotFoundError{fmt.Sprintf("namespace %s has no pod, and no Job or group with pods, that is called %q, and no node is (another namespace: --namespace)", namespace, target)}
 }

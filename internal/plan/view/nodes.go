@@ -168,7 +168,7 @@ func (m *Model) slurmNode(s *slurm.Node, names map[string]string, kube map[strin
 	switch {
 	case k != nil:
 		n.addKubernetes(k)
-	case n.Kubernetes != "" && m.Kubernetes.Known && len(kube) > 0:
+	case n.Kubernetes != "" && m.Kubernetes.has(PartNodes) && len(kube) > 0:
 		n.Causes = append(n.Causes, Cause{World: "Kubernetes", What: "gone"})
 	}
 	if !m.Slurm.Known {

@@ -36,7 +36,7 @@ type Planned struct {
 // for each line of the queue that waits, why, and what would help.
 func (m *Model) Plans() []Planned {
 	var out []Planned
-	if m.Bridge != nil && m.Slurm.Known && m.Kubernetes.Known {
+	if m.Bridge != nil && m.Slurm.Known && m.Kubernetes.has(PartNodes) {
 		out = m.mirrorPlans()
 	}
 	for _, i := range m.Queue(false) {

@@ -45,9 +45,26 @@ func (m *Model) worldProblems() []Problem {
 		out = append(out, Problem{Where: "Kubernetes", Hurts: !k.Known, What: "it can't be asked: " + k.Error + age(k.Source, m),
 			Do: "see whether the API server runs and your kubeconfig is right: kubectl get --raw /readyz"})
 	}
+	out = append(out, m.missing("Kubernetes", m.Kubernetes.Source, "see what the API server says itself: kubectl get --raw '/readyz?verbose'")...)
 	if s := m.Slurm; !s.Absent && (!s.Known || s.Error != "") {
 		out = append(out, Problem{Where: "Slurm", Hurts: !s.Known, What: "it can't be asked: " + s.Error + age(s.Source, m),
 			Do: "see whether slurmrestd and slurmctld run: kubectl get pods -A -l 'app.kubernetes.io/name in (slurmrestd,slurmctld)'"})
+	}
+	return append(out, m.missing("Slurm", m.Slurm.Source, "see the logs of slurmrestd and slurmctld")...)
+}
+
+// missing are the parts of a world that can't be read, where the rest of it can.
+func (m *Model) missing(where string, s Source, do string) []Problem {
+	var out []Problem
+	for _, p := range s.Missing {
+		if !s.Known || p.Forbidden {
+			continue
+		}
+		what := fmt.Sprintf("its %s can't be read, so they are not shown: %s", p.What, p.Error)
+		if !p.Read.IsZero() {
+			what += "; they were last read " + Age(p.Read, m.Taken)
+		}
+		out = append(out, Problem{Where: where, What: what, Do: do, Hurts: true})
 	}
 	return out
 }

@@ -64,10 +64,12 @@ type Item struct {
 	// Pods are "namespace/name" in rank order, and PodsRunning how many of them run.
 	Pods        []string `json:"pods,omitempty"`
 	PodsRunning int      `json:"podsRunning,omitempty"`
-	User        string   `json:"user,omitempty"`
-	Account     string   `json:"account,omitempty"`
-	QOS         string   `json:"qos,omitempty"`
-	Partition   string   `json:"partition,omitempty"`
+	// PodsUnknown is how many of them can't be seen, so that more may run.
+	PodsUnknown int    `json:"podsUnknown,omitempty"`
+	User        string `json:"user,omitempty"`
+	Account     string `json:"account,omitempty"`
+	QOS         string `json:"qos,omitempty"`
+	Partition   string `json:"partition,omitempty"`
 
 	State State `json:"state"`
 	// Reason is why it stands so, in plain words; Word is Slurm's own, or that of the pod's condition.
@@ -132,6 +134,7 @@ func (i *Item) fold(other Item) {
 	i.Jobs += other.Jobs
 	i.Pods = append(i.Pods, other.Pods...)
 	i.PodsRunning += other.PodsRunning
+	i.PodsUnknown += other.PodsUnknown
 	i.Add(other.Amounts)
 	i.NodeCount += other.NodeCount
 	i.Nodes = union(i.Nodes, other.Nodes)
@@ -221,9 +224,20 @@ func (m *Model) podsItem(item *Item, j *slurm.Job) {
 			item.PodsRunning++
 		}
 	}
+	for _, name := range c.Pods {
+		if namespace, _, _ := strings.Cut(name, "/"); !m.seesPods(namespace) {
+			item.PodsUnknown++
+		}
+	}
 	if known := m.podsOf[j.ID]; len(known) > 0 && item.Kind == KindGroup {
 		item.Name = known[0].Namespace + "/" + groupName(known[0])
 	}
+}
+
+// seesPods tells whether the pods of a namespace are known.
+func (m *Model) seesPods(namespace string) bool {
+	k := m.Kubernetes
+	return k.has(PartPods) && (k.Namespace == "" || k.Namespace == namespace)
 }
 
 // groupName is the name of what holds a pod together with others.

@@ -34,6 +34,15 @@ type WorldStatus struct {
 	Absent bool      `json:"absent,omitempty"`
 	Error  string    `json:"error,omitempty"`
 	Read   time.Time `json:"read,omitzero"`
+	// Missing are the parts of it of which nothing is known, while others are.
+	Missing []Part `json:"missing,omitempty"`
+}
+
+// Lacks tells whether a part is missing.
+func (w WorldStatus) Lacks(what string) bool { return Source{Missing: w.Missing}.Lacks(what) }
+
+func worldStatus(s Source, absent bool) WorldStatus {
+	return WorldStatus{Known: s.Known, Absent: absent, Error: s.Error, Read: s.Read, Missing: s.Missing}
 }
 
 // KubernetesStatus sums the Kubernetes cluster up.
@@ -46,6 +55,8 @@ type KubernetesStatus struct {
 	// Pods are those of all schedulers, BridgePods those of the bridge that have not ended.
 	Pods       int `json:"pods"`
 	BridgePods int `json:"bridgePods"`
+	// Hidden are sentences on what the reader may not see.
+	Hidden []string `json:"hidden,omitempty"`
 }
 
 // SlurmStatus sums the Slurm cluster up.
@@ -122,7 +133,7 @@ func (m *Model) Status() Status {
 
 func (m *Model) kubernetesStatus() KubernetesStatus {
 	k := m.Kubernetes
-	s := KubernetesStatus{WorldStatus: WorldStatus{Known: k.Known, Absent: k.Absent, Error: k.Error, Read: k.Read}, Version: k.Version, Nodes: len(k.Nodes), Pods: len(k.Pods)}
+	s := KubernetesStatus{WorldStatus: worldStatus(k.Source, k.Absent), Version: k.Version, Nodes: len(k.Nodes), Pods: len(k.Pods), Hidden: k.Hidden}
 	for i := range k.Nodes {
 		if nodeReady(&k.Nodes[i]) {
 			s.Ready++
@@ -151,7 +162,7 @@ func nodeReady(n *corev1.Node) bool {
 func (m *Model) slurmStatus(nodes []Node) SlurmStatus {
 	f := m.Slurm
 	s := SlurmStatus{
-		WorldStatus: WorldStatus{Known: f.Known, Absent: f.Absent, Error: f.Error, Read: f.Read}, Controllers: f.Controllers, Partitions: len(f.Partitions), Nodes: map[Health]int{},
+		WorldStatus: worldStatus(f.Source, f.Absent), Controllers: f.Controllers, Partitions: len(f.Partitions), Nodes: map[Health]int{},
 	}
 	for _, n := range nodes {
 		if n.Slurm == "" {

@@ -33,12 +33,22 @@ function world(id, name, w, text) {
   return bad ? name + ' can\'t be asked, so what it knows is not shown: ' + (w.error || 'no answer yet') + (w.read ? '; it last answered ' + span(Date.parse(picture.taken) - Date.parse(w.read)) + ' ago' : '') : '';
 }
 
+const lacks = (w, what) => (w.missing || []).some(m => m.what === what);
+
+// old says which parts of a world are too old to be shown, and since when.
+function old(name, w) {
+  return !w.known ? [] : (w.missing || []).filter(m => !m.forbidden).map(m => 'The ' + m.what + ' of ' + name + ' can\'t be read, so they are not shown: ' + m.error + (m.read ? '; they were last read ' + span(Date.parse(picture.taken) - Date.parse(m.read)) + ' ago' : ''));
+}
+
 function draw() {
   const p = picture, k = p.kubernetes, s = p.slurm, n = s.nodes || {};
   const alarms = [
-    world('kubernetes', 'Kubernetes', k, k.version + ', ' + k.ready + ' of ' + k.nodes + ' nodes ready' + (k.cordoned ? ', ' + k.cordoned + ' cordoned' : '')),
+    world('kubernetes', 'Kubernetes', k, (k.version || 'of unknown version') + ', ' + (lacks(k, 'nodes') ? 'nodes not known' : k.ready + ' of ' + k.nodes + ' nodes ready') + (k.cordoned ? ', ' + k.cordoned + ' cordoned' : '')),
     world('slurm', 'Slurm', s, (s.version || '') + ' ' + (s.cluster || '') + ', ' + (n.up || 0) + ' nodes up' + (n.drained ? ', ' + n.drained + ' drained' : '') + (n.down ? ', ' + n.down + ' down' : '')),
+    ...old('Kubernetes', k), ...old('Slurm', s),
   ].filter(Boolean);
+  $('hidden').hidden = !(k.hidden || []).length;
+  $('hidden').textContent = (k.hidden || []).join(' — ');
   $('alarm').hidden = !alarms.length;
   $('alarm').textContent = alarms.join(' — ');
   $('use').hidden = !p.use;
@@ -71,7 +81,7 @@ function drawQueue() {
   const items = (picture.items || []).filter(matches);
   $('queue').replaceChildren(...items.slice(0, shown).map(i => {
     const cell = (text, cls) => el('td', { class: cls || '' }, text === 0 || text === undefined ? '' : text);
-    const row = el('tr', { tabindex: '0' }, cell(i.state, 's-' + i.state), cell(nameOf(i), 'name'), cell(i.job, 'n'), cell(i.pods ? (i.podsRunning || 0) + '/' + i.pods.length : '', 'n'), cell(i.user), cell(i.partition, 'part'),
+    const row = el('tr', { tabindex: '0' }, cell(i.state, 's-' + i.state), cell(nameOf(i), 'name'), cell(i.job, 'n'), cell(i.pods ? (i.podsUnknown ? '?' : i.podsRunning || 0) + '/' + i.pods.length : '', 'n'), cell(i.user), cell(i.partition, 'part'),
       cell(i.cpus, 'n'), cell(i.gpus, 'n'), cell(i.nodes || (i.nodeCount ? '(' + i.nodeCount + ')' : ''), 'list'), cell(timeOf(i, now), 'time'), cell(i.reason, 'reason'));
     row.dataset.target = targetOf(i);
     return row;
