@@ -48,6 +48,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+// CPU check 47.
 func TestIntrospectMetrics(t *testing.T) {
 	var out bytes.Buffer
 	if err := introspect(t.Context(), []string{"metrics"}, &out, node{}); err != nil {

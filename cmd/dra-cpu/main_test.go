@@ -14,6 +14,7 @@ import (
 
 // What the published chart passes, with a configuration file: flags that are set
 // count more than the file, also with the default's value.
+// CPU check 62.
 func TestFlagsAndFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	if err := os.WriteFile(file, []byte("groupBy: socket\nreservedCPUs: '0'\n"), 0o600); err != nil {
@@ -52,6 +53,7 @@ func TestFlagsRefused(t *testing.T) {
 	}
 }
 
+// CPU check 30.
 func TestNodeName(t *testing.T) {
 	env := func(name string) func(string) string { return func(string) string { return name } }
 	host, err := os.Hostname()

@@ -46,6 +46,7 @@ const (
 // Any order of claims, containers, ends and restarts of the driver: no CPU is in two
 // claims, an exclusive container has its claim's CPUs at all times, and once the
 // runtime has been told, no shared container has a CPU of a claim.
+// CPU checks 12, 14, 21 and 61.
 func TestChurn(t *testing.T) {
 	for seed := range uint64(8) {
 		m := &runtimeModel{t: t, r: rand.New(rand.NewPCG(seed, 1)), disk: newDisk(t), machine: numa(16, []string{"", "0"}[seed%2]),

@@ -18,6 +18,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
+// CPU check 58.
 func TestConfigRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"reservedCpus: '0'\nGROUPBY: socket\n": "GROUPBY is spelt groupBy; reservedCpus is spelt reservedCPUs",
@@ -45,6 +46,7 @@ func TestConfigRefuses(t *testing.T) {
 	}
 }
 
+// CPU check 54.
 func TestKubeletRoot(t *testing.T) {
 	if got, err := checkRoot("/var/lib/k0s/kubelet/"); err != nil || got != "/var/lib/k0s/kubelet" {
 		t.Errorf("got %q, %v", got, err)

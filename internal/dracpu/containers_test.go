@@ -47,6 +47,7 @@ func told(updates []*api.ContainerUpdate) map[string]string {
 func cpusOf(a *api.ContainerAdjustment) string { return a.GetLinux().GetResources().GetCpu().GetCpus() }
 
 // A container that the runtime doesn't know yet when others shrink is told as soon as it can be.
+// CPU checks 21 and 25.
 func TestSharedContainerIsBeingCreated(t *testing.T) {
 	l := newDisk(t).start(t, "boot", numa(8, ""))
 	p := testPlugin(t, l)
@@ -79,6 +80,7 @@ func TestSharedContainerIsBeingCreated(t *testing.T) {
 	}
 }
 
+// CPU checks 31 and 53.
 func TestForgedVariables(t *testing.T) {
 	l := newDisk(t).start(t, "boot", numa(8, ""))
 	p := testPlugin(t, l)
@@ -102,6 +104,7 @@ func TestForgedVariables(t *testing.T) {
 	}
 }
 
+// CPU checks 11, 18 and 57.
 func TestSharingOfClaims(t *testing.T) {
 	l := newDisk(t).start(t, "boot", numa(8, ""))
 	p := testPlugin(t, l)
@@ -132,6 +135,7 @@ func TestSharingOfClaims(t *testing.T) {
 
 // A named claim goes to another pod before kubelet has given it back: the first pod's
 // end and the API's word make the second its owner, and nothing else does.
+// CPU check 57.
 func TestClaimPassesOn(t *testing.T) {
 	l := newDisk(t).start(t, "boot", numa(8, ""))
 	p := testPlugin(t, l)
@@ -158,6 +162,7 @@ func TestClaimPassesOn(t *testing.T) {
 	}
 }
 
+// CPU check 20.
 func TestEmptySharedPool(t *testing.T) {
 	l := newDisk(t).start(t, "boot", numa(4, ""))
 	p := testPlugin(t, l)
@@ -176,6 +181,7 @@ func TestEmptySharedPool(t *testing.T) {
 	}
 }
 
+// CPU check 36.
 func TestEnvironment(t *testing.T) {
 	l := newDisk(t).start(t, "boot", numa(8, ""))
 	p := testPlugin(t, l)
@@ -201,6 +207,7 @@ func TestEnvironment(t *testing.T) {
 
 // A container that asks for one of two requests gets that one's CPUs, and one that
 // asks for both sees one variable, as of any claim.
+// CPU check 37.
 func TestEnvironmentOfSeveralRequests(t *testing.T) {
 	add, remove := environment([]string{"DRA_CPUSET_a_0=0-1", "DRA_CPUSET_a_1=4"},
 		&container{uses: []use{{claim: "a", cpus: set("0-1")}, {claim: "a", request: 1, cpus: set("4")}}, cpus: set("0-1,4")}, false)
@@ -211,6 +218,7 @@ func TestEnvironmentOfSeveralRequests(t *testing.T) {
 }
 
 // Kubelet's static policy, or anybody, sets other CPUs: ours stay, and readiness says so.
+// CPU checks 34 and 49.
 func TestRival(t *testing.T) {
 	l := newDisk(t).start(t, "boot", numa(8, ""))
 	p := testPlugin(t, l)
@@ -232,6 +240,7 @@ func TestRival(t *testing.T) {
 	}
 }
 
+// CPU checks 32 and 33.
 func TestMemoryAndQuota(t *testing.T) {
 	l := newDisk(t).start(t, "boot", numa(8, ""))
 	p := testPlugin(t, l)
@@ -255,6 +264,7 @@ func TestMemoryAndQuota(t *testing.T) {
 
 // A container that was made while the driver was away, or that it didn't answer for in time, gets its CPUs and its
 // memory when it is connected again, and loses its quota.
+// CPU checks 22 and 32.
 func TestMemoryAfterwards(t *testing.T) {
 	l := newDisk(t).start(t, "boot", numa(8, ""))
 	l.localMemory, l.liftQuota = true, true

@@ -59,6 +59,7 @@ func allocated(t *testing.T, kube kubernetes.Interface, name string, node, n int
 
 // The whole driver with its own rights: between a real API server, the runtime's side of
 // NRI, and kubelet's calls. It and the runtime end and come back in between.
+// CPU checks 15, 17, 19, 23, 27, 28, 34, 35, 53, 54, 59 and 64.
 func TestDriverOnANode(t *testing.T) {
 	admin, own := apiServer(t)
 	n := newTestNode(t, own)
@@ -151,6 +152,7 @@ func (n *testNode) rival(admin kubernetes.Interface) {
 }
 
 // Kubelet's state says that its policy is static: the driver starts, says so, and offers nothing.
+// CPU checks 34 and 49.
 func TestStaticPolicy(t *testing.T) {
 	admin, own := apiServer(t)
 	n := newTestNode(t, own)
@@ -172,6 +174,7 @@ func TestStaticPolicy(t *testing.T) {
 }
 
 // What kubelet writes is understood; what can't be read is said, and isn't taken for a policy.
+// CPU check 49.
 func TestKubeletState(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"policyName":"none","defaultCpuSet":"","checksum":1}`: "none", `{"policyName":"static","defaultCpuSet":"0","entries":{"p":{}},"checksum":1}`: "static",
@@ -204,6 +207,11 @@ func (n *testNode) forgotten(admin kubernetes.Interface, other string) {
 		n.t.Fatal(err)
 	}
 	n.has("old", "1-7")
+	// Kubelet asks once more, from before the end.
+	if _, err := n.prepare(gone, "gone"); err == nil {
+		n.t.Error("a claim that is gone is prepared again")
+	}
+	n.has("old", "1-7")
 }
 
 // published waits for the driver's devices.
@@ -228,6 +236,7 @@ func published(t *testing.T, kube kubernetes.Interface, want int) []resourceapi.
 }
 
 // Slices of machines of many sizes are taken by the API server, with no field dropped.
+// CPU checks 38, 50 and 56.
 func TestSlicesAreTaken(t *testing.T) {
 	admin, _ := apiServer(t)
 	m := numaMemory(4)

@@ -14,6 +14,7 @@ import (
 
 // A CPU goes offline and comes back while the driver runs: the slices follow, the claim that
 // has it keeps it, its device is unhealthy meanwhile, and nobody can claim what isn't there.
+// CPU checks 13, 28 and 41.
 func TestCPUsComeAndGo(t *testing.T) {
 	admin, own := apiServer(t)
 	n := newTestNode(t, own)

@@ -13,6 +13,7 @@ import (
 	"github.com/slinky-hpc/slinky/internal/plan/cpuset"
 )
 
+// CPU check 52.
 func TestPrepareIsIdempotent(t *testing.T) {
 	d := newDisk(t)
 	l := d.start(t, "boot", numa(8, ""))
@@ -32,6 +33,7 @@ func TestPrepareIsIdempotent(t *testing.T) {
 	}
 }
 
+// CPU check 52.
 func TestPrepareRefuses(t *testing.T) {
 	l := newDisk(t).start(t, "boot", numa(8, "0"))
 	prepared(t, l, on("a", 1, 2, "5-6"))
@@ -62,6 +64,7 @@ func TestPrepareRefuses(t *testing.T) {
 }
 
 // A disk that fails at any step leaves no trace, and later it works.
+// CPU check 52.
 func TestPrepareIsAtomic(t *testing.T) {
 	for _, broken := range []string{"data", "cdi"} {
 		d := newDisk(t)
@@ -89,6 +92,7 @@ func TestPrepareIsAtomic(t *testing.T) {
 }
 
 // The claims of one call: one that fails hinders no other, and leaves no trace.
+// CPU check 14.
 func TestPrepareTogether(t *testing.T) {
 	d := newDisk(t)
 	l := d.start(t, "boot", numa(8, ""))
@@ -127,6 +131,7 @@ func TestPrepareTogether(t *testing.T) {
 	}
 }
 
+// CPU checks 18, 52 and 64.
 func TestUnprepare(t *testing.T) {
 	d := newDisk(t)
 	l := d.start(t, "boot", numa(8, ""))
@@ -152,6 +157,7 @@ func TestUnprepare(t *testing.T) {
 	}
 }
 
+// CPU checks 12, 13, 53, 60 and 65.
 func TestStart(t *testing.T) {
 	before := map[types.UID]string{"a": "0-1", "b": "4-6"}
 	for name, x := range map[string]struct {
@@ -269,6 +275,7 @@ func write(t *testing.T, path, text string) {
 }
 
 // A claim of two requests has a CDI device for each, and kept apart after a restart from these files alone.
+// CPU check 37.
 func TestSeveralRequests(t *testing.T) {
 	d := newDisk(t)
 	l := d.start(t, "boot", numa(8, ""))

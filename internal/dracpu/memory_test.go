@@ -98,6 +98,7 @@ func made(t *testing.T, p *plugin, podUID, id string, limit int64, env ...string
 
 // Containers get memory of the claimed nodes alone, no more than is claimed, and CPUs
 // as before; a driver that starts anew, with or without its checkpoint, does the same.
+// CPU check 33.
 func TestMemoryOfContainers(t *testing.T) {
 	d := newDisk(t)
 	l := d.start(t, "boot", numaMemory(8))
@@ -160,6 +161,7 @@ func TestMemoryOfContainers(t *testing.T) {
 }
 
 // A container can read in its metadata which CPUs and how much memory it has.
+// CPU check 44.
 func TestMetadata(t *testing.T) {
 	l := newDisk(t).start(t, "boot", numaMemory(8))
 	rc := andMemory(on("both", 1, 2, "4,6"), 1, map[resourceapi.QualifiedName]string{cpuset.CapacityMemory: "3Gi", cpuset.CapacityHugepages1Gi: "1Gi"})
@@ -242,6 +244,7 @@ func wants(uid string, cpus int, memory int64) *resourceapi.ResourceClaim {
 // Whatever Kubernetes' own allocator gives out of the published devices, in any order of
 // claims that come and go, the driver can give, too: CPUs and memory are of one node, no
 // CPU is given twice, and no node more memory than it has. What it can't give is refused.
+// CPU check 10.
 func TestSchedulerAndDriverAgree(t *testing.T) {
 	m := numaMemory(16)
 	lists := cpuset.Slices(m.Devices, m.Exposure)

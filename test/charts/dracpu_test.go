@@ -15,6 +15,7 @@ import (
 const cpuChart = "dra-driver-cpu"
 
 // The published chart's arguments and mounts; one value moves kubelet's folder in all places.
+// CPU check 54.
 func TestCPUDriver(t *testing.T) {
 	all := render(t, cpuChart, "")
 	set := find(t, all, "DaemonSet", cpuChart)
@@ -63,6 +64,7 @@ func TestCPUDriverConfiguration(t *testing.T) {
 	}
 }
 
+// CPU check 58.
 func TestCPUDriverRefused(t *testing.T) {
 	for values, want := range map[string]string{
 		"driverConfig: {reservedCpus: '0'}":  "reservedCpus",
@@ -80,6 +82,7 @@ func TestCPUDriverRefused(t *testing.T) {
 }
 
 // The driver of one node can't write what other nodes have.
+// CPU check 45.
 func TestCPUDriverOwnNode(t *testing.T) {
 	s := apitest.Start(t)
 	helm(t)
@@ -118,5 +121,24 @@ func TestCPUDriverOwnNode(t *testing.T) {
 	}
 	if _, err := driver.CoreV1().Nodes().Get(t.Context(), "node-1", metav1.GetOptions{}); err != nil && !strings.Contains(err.Error(), "not found") {
 		t.Errorf("the driver can't read its node: %v", err)
+	}
+}
+
+// Nodes of two kinds have drivers of two releases, each with its own configuration; what the cluster has one of is one's.
+// CPU check 46.
+func TestCPUDriverSecondRelease(t *testing.T) {
+	const second = "fullnameOverride: dra-driver-cpu-fat\ndeviceClass: {create: false}\nnodeSelector: {kind: fat}\ndriverConfig: {reservedCPUs: '0-3'}"
+	names := map[string]string{}
+	for release, values := range map[string]string{"first": "nodeSelector: {kind: thin}", "second": second} {
+		for _, o := range render(t, cpuChart, values) {
+			id := o.GetKind() + " " + o.GetName()
+			if other := names[id]; other != "" {
+				t.Errorf("%s is both releases'", id)
+			}
+			names[id] = release
+		}
+	}
+	if names["DeviceClass dra.cpu"] != "first" || names["DaemonSet dra-driver-cpu-fat"] != "second" {
+		t.Errorf("got %v", names)
 	}
 }

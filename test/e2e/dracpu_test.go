@@ -30,6 +30,7 @@ type cpus struct{ *box }
 
 // Two CPUs, and containers that come and go: at no time does a shared container run on
 // the CPU of a pinned one, whatever becomes of the driver.
+// CPU checks 12, 19, 33 and 35.
 func TestExclusiveCPUs(t *testing.T) {
 	// Not beside other stories: it takes a CPU of the node from their containers.
 	c := cpus{open(t, "e2e-cpus")}

@@ -15,6 +15,7 @@ import (
 
 // What the bridge reads of the published devices and writes into a claim for Slurm's
 // cores comes back as exactly these cores' CPUs, on each machine, in each mode.
+// CPU checks 38 and 51.
 func TestWhatTheBridgeWrites(t *testing.T) {
 	for _, s := range shapes() {
 		for _, e := range exposures(Set{}) {

@@ -50,6 +50,7 @@ func claim(parts ...any) *resourceapi.ResourceClaim {
 	return c
 }
 
+// CPU checks 10, 58 and 60.
 func TestResolve(t *testing.T) {
 	c := shapes()[4] // two sockets, 64 CPUs
 	individual, numa := Exposure{Mode: Individual}, Exposure{Mode: Grouped, GroupBy: ByNUMANode, Reserved: Of(0)}
@@ -129,6 +130,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
+// CPU check 11.
 func TestResolveSharing(t *testing.T) {
 	m := machine(shapes()[2], Exposure{Mode: Grouped, GroupBy: ByNUMANode})
 	c := claim(result("a", "cpudevnuma000", "2"), opaque(`{"apiVersion":"v1alpha1","cpuConfig":{"sharing":"pod"}}`))

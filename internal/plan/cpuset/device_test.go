@@ -14,6 +14,7 @@ import (
 )
 
 // What is published for each machine and mode, as golden files: the first and the last device.
+// CPU checks 7, 40 and 63.
 func TestDevicesGolden(t *testing.T) {
 	for _, s := range shapes() {
 		var out strings.Builder
@@ -65,6 +66,7 @@ func exposures(reserved Set) []Exposure {
 
 // Every CPU is offered exactly once, reserved ones never; a name means the same
 // CPUs whatever is reserved; slices are full and within the API's limits.
+// CPU checks 9, 16, 50 and 56.
 func TestDevicesInvariants(t *testing.T) {
 	for _, s := range shapes() {
 		top := s.build()
@@ -138,6 +140,7 @@ func BenchmarkGroupedSlices384(b *testing.B) {
 }
 
 // 384 CPUs in groups are less than 2 KB.
+// CPU check 39.
 func TestGroupedSlicesAreSmall(t *testing.T) {
 	s := shape{"", 2, 2, 24, 192, 2, true, true, false}
 	e := Exposure{Mode: Grouped, GroupBy: ByNUMANode}

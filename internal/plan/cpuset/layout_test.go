@@ -9,6 +9,7 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 )
 
+// CPU checks 4 and 40.
 func TestSMTLayout(t *testing.T) {
 	byName := map[string]shape{}
 	for _, s := range shapes() {

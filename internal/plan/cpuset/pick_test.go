@@ -9,6 +9,7 @@ import (
 
 // What the published driver chooses on regular machines. Users see the same CPUs
 // after they have moved to this one.
+// CPU checks 1 and 3.
 func TestPickAsPublished(t *testing.T) {
 	machines := map[string]Topology{}
 	for _, s := range shapes() {
@@ -55,6 +56,7 @@ func TestPickAsPublished(t *testing.T) {
 }
 
 // A core is whole by its own threads: 0 and 1 are one core, 4 and 5 are two.
+// CPU check 2.
 func TestPickOnHybrid(t *testing.T) {
 	for free, want := range map[string]string{"1-7": "4-5", "0-7": "0-1", "4-7": "4-5"} {
 		got, err := Pick(hybrid(), mustParse(t, free), 2)
@@ -78,6 +80,7 @@ func TestPickRefuses(t *testing.T) {
 
 // Whatever is free: as many as asked for, of the free ones, the same each time; and
 // where all free CPUs are whole cores, an even number is whole cores.
+// CPU checks 1 and 3.
 func TestPickInvariants(t *testing.T) {
 	tops := map[string]Topology{"hybrid": hybrid()}
 	for _, s := range shapes() {

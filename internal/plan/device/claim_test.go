@@ -225,6 +225,7 @@ func TestNothingIsGivenTwice(t *testing.T) {
 }
 
 // A pod that no claim can serve on a node isn't sent there.
+// CPU check 51.
 func TestLacksCPUs(t *testing.T) {
 	machines := devicetest.Machines()
 	for _, c := range []struct {
