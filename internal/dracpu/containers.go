@@ -245,6 +245,7 @@ func (l *ledger) synchronize(all []*container) (changes []change, refused []erro
 	defer l.mu.Unlock()
 	l.containers = map[string]*container{}
 	for _, c := range all {
+		c.uses = l.byRequest(c.uses)
 		for _, u := range c.uses {
 			if err := l.mayUse(c, u); err != nil {
 				refused = append(refused, fmt.Errorf("container %s: %w", c.name, err))
@@ -262,6 +263,32 @@ func (l *ledger) synchronize(all []*container) (changes []change, refused []erro
 		l.containers[c.id] = c
 	}
 	return l.changes(), refused
+}
+
+// byRequest finds the requests that a container has of a claim: once it is made, it has one variable
+// for all that it has of a claim, as environment writes it. mu is held.
+func (l *ledger) byRequest(uses []use) []use {
+	var out []use
+	for _, u := range uses {
+		known := l.claims[u.claim]
+		if known == nil || u.request >= 0 || known.cpusOf(-1).Equal(u.cpus) && known.nodesOf(-1).Equal(u.nodes) {
+			out = append(out, u)
+			continue
+		}
+		var parts []use
+		var cpus, nodes cpuset.Set
+		for i := range known.requests() {
+			part := use{claim: u.claim, request: i, cpus: known.cpusOf(i), nodes: known.nodesOf(i)}
+			if part.cpus.Within(u.cpus) && part.nodes.Within(u.nodes) {
+				parts, cpus, nodes = append(parts, part), cpus.Union(part.cpus), nodes.Union(part.nodes)
+			}
+		}
+		if !cpus.Equal(u.cpus) || !nodes.Equal(u.nodes) {
+			parts = []use{u} // It is refused by name.
+		}
+		out = append(out, parts...)
+	}
+	return out
 }
 
 // sharedNow is shared, for whoever doesn't hold mu.
