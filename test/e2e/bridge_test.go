@@ -128,10 +128,7 @@ kind: PodGroup
 metadata: {name: pair}
 spec: {schedulingPolicy: {gang: {minCount: 2}}}
 `)
-	for _, name := range []string{"pair-0", "pair-1"} {
-		manifest := bridgePod(name, "exec sleep infinity")
-		b.apply(strings.Replace(manifest, "spec:\n", "spec:\n  schedulingGroup: {podGroupName: pair}\n", 1))
-	}
+	b.apply(alone("pair-0", "pair", "", "infinity") + alone("pair-1", "pair", "", "infinity"))
 	b.wait("pod/pair-0", "condition=Ready")
 	b.wait("pod/pair-1", "condition=Ready")
 	var pod corev1.Pod
@@ -141,6 +138,7 @@ spec: {schedulingPolicy: {gang: {minCount: 2}}}
 		t.Errorf("Slurm gave job %s nodes %q, want two", job, nodes)
 	}
 	b.slurm("", "scancel", job)
-	b.wait("pod/pair-0", "delete")
-	b.wait("pod/pair-1", "delete")
+	b.disrupted("pair-0", v1beta1.ReasonSlurmCancelled)
+	b.hadItsGrace("pair-0")
+	b.hadItsGrace("pair-1")
 }
