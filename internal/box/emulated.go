@@ -38,10 +38,12 @@ const (
 
 	diskSize   = "8G"
 	selfInside = "/usr/local/bin/slinky"
-	// machineStart is the machine's first program. Both disks' drivers are in the kernel, so it needs no initial file system.
+	// machineStart is the machine's first program. The driver of the root disk is in the kernel, so it needs no initial file
+	// system. The other disk has another driver: the kernel numbers two of a kind as it finds them, now so and then so.
 	machineStart = `#!/bin/sh
 export HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-mount -t devtmpfs devtmpfs /dev && exec </dev/console >/dev/console 2>&1 && tar --extract --file /dev/nvme1n1 --directory / &&
+mount -t devtmpfs devtmpfs /dev && exec </dev/console >/dev/console 2>&1 && mount -t proc proc /proc && modprobe virtio_blk &&
+tar --extract --file /dev/vda --directory / &&
 exec tini -s -- ` + selfInside + ` machine-init
 `
 )
@@ -183,7 +185,7 @@ func qemu(e debian.Emulator) []string {
 		"-kernel", e.Kernel, "-append", boot,
 		"-display", "none", "-serial", "stdio", "-monitor", "none",
 		"-drive", "id=disk,file=/machine/disk,if=none,format=raw,snapshot=on,cache=unsafe", "-device", "nvme,drive=disk,serial=disk",
-		"-drive", "id=files,file=/machine/files,if=none,format=raw,snapshot=on", "-device", "nvme,drive=files,serial=files",
+		"-drive", "id=files,file=/machine/files,if=none,format=raw,snapshot=on", "-device", "virtio-blk-pci,drive=files",
 		"-netdev", "tap,id=n0,ifname=" + EmulatedNode + ",script=no,downscript=no",
 		"-device", "virtio-net-pci,netdev=n0,mac=52:54:00:00:00:01", "-device", "virtio-rng-pci"}
 }
@@ -212,9 +214,16 @@ func kernelModules() []string {
 		"nft_fib_inet", "nft_numgen", "nft_chain_nat", "xt_nat", "xt_comment", "xt_mark", "xt_addrtype", "nft_compat", "nf_conntrack_netlink"}
 }
 
+// sparing has daemons in Go, and what they start, look for work on two CPUs and not on all eight of the machine, each of which
+// is emulated, and collect garbage less often.
+func sparing() []string { return []string{"GOMAXPROCS=2", "GOGC=300"} }
+
 // machineFiles is a tar archive of what makes the disk this box's node: identity and configuration.
 func (b *Box) machineFiles() ([]byte, error) {
 	config := nodeConfig(EmulatedNode, nodeIP(emulatedNumber))
+	for i := range config.Services {
+		config.Services[i].Env = append(config.Services[i].Env, sparing()...)
+	}
 	config.Machine = &nodeinit.Machine{Hostname: EmulatedNode, Address: nodeIP(emulatedNumber) + "/24", Gateway: controlPlaneIP, Modules: kernelModules()}
 	files, err := b.nodeFiles(EmulatedNode, emulatedNumber, []corev1.Taint{{Key: EmulatedTaint, Effect: corev1.TaintEffectNoSchedule}})
 	if err != nil {

@@ -15,9 +15,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// benchDriver is the driver of a machine with 384 CPUs, on a real disk.
+// benchDriver is the driver of a machine with 384 CPUs. Its checkpoint is on a real disk, and its CDI files are in memory, as those in /run.
 func benchDriver(b *testing.B) (*node, *plugin) {
-	l := newLedger(b.TempDir(), b.TempDir(), "", numa(384, ""), 0)
+	cdi, err := os.MkdirTemp("/dev/shm", "")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = os.RemoveAll(cdi) })
+	l := newLedger(b.TempDir(), cdi, "", numa(384, ""), 0)
 	s, m := newState(), newMetrics(l)
 	s.set(func(c *conditions) { c.connected, c.synchronized = true, true })
 	p := &plugin{log: logr.Discard(), ledger: l, state: s, metric: m, threads: true,

@@ -46,8 +46,7 @@ type Options struct {
 	Address string
 	// Recent is the end of what Log writes; nil keeps none.
 	Recent *Recent
-	// Every is how often the machine is looked at for CPUs that come and go, and
-	// the API for claims that are gone.
+	// Every is how often the API is asked for claims that are gone. CPUs that come and go are looked for as often, or every 5 seconds.
 	Every time.Duration
 }
 
@@ -240,11 +239,15 @@ func (d *driver) keepSaving(ctx context.Context) {
 	}
 }
 
+// machineEvery is how long a CPU may still be offered after it has gone offline. It costs a file to look.
+const machineEvery = 5 * time.Second
+
 // watch follows kubelet's registration, the machine and the API until ctx ends.
 func (d *driver) watch(ctx context.Context, helper *kubeletplugin.Helper) {
-	again, look := time.NewTicker(d.Every), time.NewTicker(time.Second)
+	again, look, machine := time.NewTicker(d.Every), time.NewTicker(time.Second), time.NewTicker(min(d.Every, machineEvery))
 	defer again.Stop()
 	defer look.Stop()
+	defer machine.Stop()
 	withdrawn := d.node.state.get().rival != ""
 	for {
 		select {
@@ -259,8 +262,9 @@ func (d *driver) watch(ctx context.Context, helper *kubeletplugin.Helper) {
 					d.Log.Error(err, "The CPUs that somebody else sets can't be withdrawn")
 				}
 			}
-		case <-again.C:
+		case <-machine.C:
 			d.followMachine(ctx, helper)
+		case <-again.C:
 			d.dropGone(ctx)
 		}
 	}
