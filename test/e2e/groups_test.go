@@ -46,24 +46,78 @@ func TestLeaderWorkerSetRuns(t *testing.T) {
 	if other := jobOf(b, worker); other != job {
 		t.Errorf("leader and worker are in jobs %s and %s", job, other)
 	}
-	b.kubectl("delete", "-n", b.namespace, "pod/serve-0-1", "--wait", "--timeout="+patience.String())
-	b.until("another worker takes its place", func(ctx context.Context) error {
+	b.replaced(worker, job)
+	b.kubectl("delete", "-n", b.namespace, "leaderworkerset/serve", "--wait", "--timeout="+patience.String())
+	jobOver(b, job)
+}
+
+// A StatefulSet whose pods are one gang: they have Slurm's nodes in the order of their ordinals, and one that
+// is made again, with the name of the old one, joins the job where that was.
+func TestStatefulSetRuns(t *testing.T) {
+	t.Parallel()
+	b := open(t, "e2e-sts")
+	b.apply(strings.Replace(statefulSet, "IMAGE", image, 1))
+	b.wait("statefulset/ring", "jsonpath={.status.availableReplicas}=2")
+	var first, second corev1.Pod
+	b.get(&first, "pod", "ring-0")
+	b.get(&second, "pod", "ring-1")
+	job := jobOf(b, first)
+	if other := jobOf(b, second); other != job {
+		t.Errorf("the pods are in jobs %s and %s", job, other)
+	}
+	if nodes := nodesOf(b, job); len(nodes) != 2 || nodes[0] != first.Spec.NodeName || nodes[1] != second.Spec.NodeName {
+		t.Errorf("the job has nodes %q; ring-0 is on %s, ring-1 on %s", nodes, first.Spec.NodeName, second.Spec.NodeName)
+	}
+	b.replaced(first, job)
+	b.kubectl("delete", "-n", b.namespace, "statefulset/ring", "--cascade=foreground", "--wait", "--timeout="+patience.String())
+	jobOver(b, job)
+}
+
+// replaced deletes a pod and waits until another one of its name runs in its place.
+func (b *box) replaced(old corev1.Pod, job string) {
+	b.t.Helper()
+	b.kubectl("delete", "-n", b.namespace, "pod/"+old.Name, "--wait", "--timeout="+patience.String())
+	b.until("another "+old.Name+" takes its place", func(ctx context.Context) error {
 		var now corev1.Pod
-		out, err := b.run(ctx, "", "kubectl", "get", "-n", b.namespace, "pod/serve-0-1", "-o", "json")
+		out, err := b.run(ctx, "", "kubectl", "get", "-n", b.namespace, "pod/"+old.Name, "-o", "json")
 		if err == nil {
 			err = decode(out, &now)
 		}
 		if err != nil {
 			return err
 		}
-		if now.UID == worker.UID || now.Spec.NodeName != worker.Spec.NodeName || now.Labels[v1beta1.LabelJobID] != job {
-			return fmt.Errorf("it is on %q in job %q, want %s and %s", now.Spec.NodeName, now.Labels[v1beta1.LabelJobID], worker.Spec.NodeName, job)
+		if now.UID == old.UID || now.Status.Phase != corev1.PodRunning || now.Spec.NodeName != old.Spec.NodeName || now.Labels[v1beta1.LabelJobID] != job {
+			return fmt.Errorf("it is %s on %q in job %q, want %s and %s", now.Status.Phase, now.Spec.NodeName, now.Labels[v1beta1.LabelJobID], old.Spec.NodeName, job)
 		}
 		return nil
 	})
-	b.kubectl("delete", "-n", b.namespace, "leaderworkerset/serve", "--wait", "--timeout="+patience.String())
-	jobOver(b, job)
 }
+
+const statefulSet = `
+apiVersion: scheduling.k8s.io/v1beta1
+kind: PodGroup
+metadata:
+  name: ring
+  annotations: {slurmjob.slinky.slurm.net/exclusive: "false", slurmjob.slinky.slurm.net/min-nodes: "2"}
+spec: {schedulingPolicy: {gang: {minCount: 2}}}
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: ring}
+spec:
+  replicas: 2
+  serviceName: ring
+  podManagementPolicy: Parallel
+  selector: {matchLabels: {app: ring}}
+  template:
+    metadata: {labels: {app: ring}}
+    spec:
+      schedulerName: slurm-bridge-scheduler
+      schedulingGroup: {podGroupName: ring}
+      terminationGracePeriodSeconds: 1
+      containers:
+      - {name: main, image: "IMAGE", imagePullPolicy: IfNotPresent, command: [sleep, infinity], resources: {requests: {cpu: 100m, memory: 50Mi}}}
+`
 
 const leaderWorkerSet = `
 apiVersion: leaderworkerset.x-k8s.io/v1
