@@ -43,6 +43,7 @@ func run(args []string, getenv func(string) string) error {
 	_ = f.Bool("enable-http2", false, "Taken, and without effect: HTTP/1.1 is enough for metrics.")
 	f.StringVar(&o.ProbeAddress, "health-probe-bind-address", ":8081", "Where to serve health probes; 0 for nowhere.")
 	f.BoolVar(&o.LeaderElection, "leader-elect", false, "Elect a leader among replicas; only that one acts.")
+	f.StringVar(&o.LeaderNamespace, "leader-elect-namespace", "", "The namespace of the lease. The pod's own if empty.")
 	f.IntVar(&o.NodeWorkers, "node-workers", 8, "How many nodes are handled at once.")
 	f.IntVar(&o.PodWorkers, "pod-workers", 8, "How many pods and jobs are handled at once.")
 	logs.BindFlags(f)

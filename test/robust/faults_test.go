@@ -42,7 +42,7 @@ type fault struct {
 // each returns the killing and the freezing of each process.
 func (w *world) each() []fault {
 	var out []fault
-	for _, p := range []*program{w.bridge, w.scheduler} {
+	for _, p := range slices.Concat(w.bridges, w.schedulers) {
 		out = append(out, w.ofProgram(p)...)
 	}
 	for _, daemon := range []string{"slurmctld", "slurmrestd"} {

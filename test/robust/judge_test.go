@@ -20,8 +20,9 @@ const (
 	// forgets is how long after a slurmctld was killed a pod may still be bound by what it
 	// had said before: what is known of jobs is read each half second.
 	forgets = 2 * time.Second
-	// comesBack is how long a slurmctld may give no answer after it was started or thawed.
-	comesBack = 15 * time.Second
+	// comesBack is how long a slurmctld that is neither killed nor frozen may give no answer: it was
+	// just started, or the machine is busy.
+	comesBack = 20 * time.Second
 )
 
 // span is the time of a fault. to is zero while it lasts.
@@ -56,6 +57,7 @@ type judge struct {
 	// owner is whom each job that was ever seen is for; ended is how Slurm's own jobs were seen last.
 	owner map[string]seenJob
 
+	began          time.Time
 	blindSince     time.Time
 	blind, longest time.Duration
 	looks, unseen  int
@@ -178,8 +180,12 @@ func (g *judge) wholeGangs(pods []seenPod, bad map[string]bool) {
 	}
 }
 
-// sight: when Slurm can't be seen, slurmctld was killed or frozen, and it comes back soon.
+// sight: Slurm can't be seen while slurmctld is killed or frozen, and for a short time else. What
+// happened meanwhile is not known, so it may not be much of the run either: finish looks at that.
 func (g *judge) sight(p picture) {
+	if g.began.IsZero() {
+		g.began = p.at
+	}
 	if !p.blind {
 		if !g.blindSince.IsZero() {
 			lasted := p.at.Sub(g.blindSince)
@@ -193,12 +199,24 @@ func (g *judge) sight(p picture) {
 	if g.blindSince.IsZero() {
 		g.blindSince = p.at
 	}
-	excused := slices.ContainsFunc(g.faults, func(f span) bool {
-		return f.daemon == "slurmctld" && !f.from.After(p.at) && (f.to.IsZero() || p.at.Before(f.to.Add(comesBack)))
-	})
-	if !excused {
-		g.wrong("nothing could be seen of Slurm at %s, and nobody had touched slurmctld for %s", p.at.Format(time.TimeOnly), comesBack)
+	since := g.blindSince
+	for _, f := range g.faults {
+		switch {
+		case f.daemon != "slurmctld":
+		case f.to.IsZero():
+			since = p.at
+		case f.to.After(since):
+			since = f.to
+		}
 	}
+	if p.at.Sub(since) > comesBack {
+		g.wrong("nothing was seen of Slurm from %s on for more than %s", since.Format(time.TimeOnly), comesBack)
+	}
+}
+
+// sawEnough tells whether what was seen can tell of the run.
+func (g *judge) sawEnough() bool {
+	return len(g.seen) > 0 && len(g.gangs) > 0 && g.natives > 0 && g.shared > 0 && g.blind < g.last.Sub(g.began)/4
 }
 
 // podsWithJobs: each pod that runs has its job on its node, with its cores, and

@@ -108,8 +108,9 @@ func TestJudge(t *testing.T) {
 		"half a gang":                        {pictures: during(0, 40, half), want: halfGang + "g, for more than 30s"},
 		"half a gang, unseen by Slurm":       {pictures: during(0, 40, picture{pods: half.pods, blind: true}), faults: []span{{daemon: "slurmctld", from: at(-9), to: at(-8)}}, want: "*"},
 		"blind during a fault":               {pictures: slices.Concat(during(0, 4, well), during(5, 15, picture{blind: true}), during(16, 20, well)), faults: []span{freeze}},
-		"blind for too long after it":        {pictures: slices.Concat(during(0, 4, well), during(5, 21, picture{blind: true})), faults: []span{freeze}, want: "nothing could be seen of Slurm"},
-		"blind while slurmrestd is away":     {pictures: during(5, 5, picture{blind: true}), faults: []span{{daemon: "slurmrestd", killed: true, from: at(4)}}, want: "nothing could be seen of Slurm"},
+		"blind for too long after it":        {pictures: slices.Concat(during(0, 4, well), during(5, 27, picture{blind: true})), faults: []span{freeze}, want: "nothing was seen of Slurm"},
+		"blind for a moment":                 {pictures: slices.Concat(during(0, 4, well), during(5, 24, picture{blind: true}), during(25, 30, well))},
+		"blind while slurmrestd is away":     {pictures: during(5, 26, picture{blind: true}), faults: []span{{daemon: "slurmrestd", killed: true, from: at(4)}}, want: "nothing was seen of Slurm"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newJudge()
@@ -126,6 +127,31 @@ func TestJudge(t *testing.T) {
 				}
 			case c.want != "" && (len(got) != 1 || !strings.Contains(got[0], c.want)):
 				t.Errorf("it finds %q, want one with %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestSawEnough(t *testing.T) {
+	gang := picture{pods: pods(aPod(func(p *seenPod) { p.group = "g" })), jobs: jobs(itsJob(nil), native(nil))}
+	for name, c := range map[string]struct {
+		pictures []picture
+		want     bool
+	}{
+		"a gang beside a native job": {during(0, 99, gang), true},
+		"blind for a quarter":        {slices.Concat(during(0, 29, gang), during(30, 39, picture{blind: true}), during(40, 40, gang)), false},
+		"blind for less":             {slices.Concat(during(0, 31, gang), during(32, 39, picture{blind: true}), during(40, 40, gang)), true},
+		"no gang":                    {during(0, 99, picture{pods: pods(aPod(nil)), jobs: gang.jobs}), false},
+		"no native job":              {during(0, 99, picture{pods: gang.pods, jobs: jobs(itsJob(nil))}), false},
+		"native jobs elsewhere":      {during(0, 99, picture{pods: gang.pods, jobs: jobs(itsJob(nil), native(func(j *seenJob) { j.cores = map[string][]int{"b": {0}} }))}), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newJudge()
+			for _, p := range c.pictures {
+				g.see(p, nil)
+			}
+			if g.sawEnough() != c.want {
+				t.Errorf("saw enough: %t; blind %v", g.sawEnough(), g.blind)
 			}
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 )
@@ -15,31 +16,35 @@ const (
 	seedVariable = "SLINKY_ROBUST_SEED"
 )
 
-// TestFaults sends workloads through the bridge while each process is killed and frozen in
-// turn: single pods and gangs, beside batch jobs of Slurm's own users on the same nodes.
-// An observer looks at both sides all the time. The short run makes each fault once.
+// TestFaults sends workloads through the bridge while something goes wrong: single pods and
+// gangs, beside batch jobs of Slurm's own users on the same nodes. An observer looks at both
+// sides all the time.
 func TestFaults(t *testing.T) {
+	dir := t.TempDir()
+	built := sync.OnceValues(func() (string, error) { return build(t.Context(), dir) })
+	t.Run("each process is killed and frozen", func(t *testing.T) { killAndFreeze(t, built) })
+	t.Run("leaders fail", func(t *testing.T) { leadersFail(t, built) })
+}
+
+// killAndFreeze kills and freezes each process in turn, once in the short run.
+func killAndFreeze(t *testing.T, built func() (string, error)) {
 	workloads, rounds := 40, 1
 	if os.Getenv(long) != "" {
 		workloads, rounds = 500, 8
 	}
-	seed := seedOf(t)
-	random := rand.New(rand.NewPCG(seed, 0))
-	t.Logf("%d workloads, each fault %d times; %s=%d", workloads, rounds, seedVariable, seed)
-	start := time.Now()
-	w := newWorld(t)
-	t.Logf("all is built and started after %s", time.Since(start).Round(time.Millisecond))
-	s := w.scene(t, workloads, random)
-	done, faults := 0, rounds*len(w.each())
+	s := newScene(t, built, 1, workloads)
+	faults := rounds * len(s.each())
+	t.Logf("%d workloads, each fault %d times", workloads, rounds)
+	done := 0
 	for range rounds {
-		each := w.each()
-		random.Shuffle(len(each), func(i, j int) { each[i], each[j] = each[j], each[i] })
+		each := s.each()
+		s.random.Shuffle(len(each), func(i, j int) { each[i], each[j] = each[j], each[i] })
 		for _, f := range each {
 			// Work must be under way, so that the fault meets some.
 			done++
 			s.users.reach(t, workloads*done/(faults+2))
 			t.Logf("%s: %s", time.Now().Format(time.TimeOnly), f.name)
-			f.strike(t, time.Duration(200+random.IntN(1800))*time.Millisecond)
+			f.strike(t, time.Duration(200+s.random.IntN(1800))*time.Millisecond)
 		}
 	}
 	s.finish(t)
@@ -62,14 +67,20 @@ func seedOf(t *testing.T) uint64 {
 // scene is what goes on during the faults.
 type scene struct {
 	*world
+	random   *rand.Rand
 	users    *users
 	natives  *natives
 	observer *observer
 }
 
-func (w *world) scene(t *testing.T, workloads int, random *rand.Rand) *scene {
+func newScene(t *testing.T, built func() (string, error), replicas, workloads int) *scene {
 	t.Helper()
-	s := &scene{world: w, users: newUsers(w, workloads, random.Uint64())}
+	seed := seedOf(t)
+	random := rand.New(rand.NewPCG(seed, 0))
+	start := time.Now()
+	w := newWorld(t, built, replicas)
+	t.Logf("%s=%d; all is built and started after %s", seedVariable, seed, time.Since(start).Round(time.Millisecond))
+	s := &scene{world: w, random: random, users: newUsers(w, workloads, random.Uint64())}
 	s.observer = w.observe(t)
 	s.natives = w.natives(t, random.Uint64())
 	s.users.start(t)

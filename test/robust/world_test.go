@@ -7,8 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"syscall"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -33,16 +36,18 @@ const (
 
 // world is an API server and a Slurm, with the bridge's programs between them.
 type world struct {
-	server            *apitest.Server
-	kube              kubernetes.Interface
-	groups            client.Client
-	slurm             *rest.Client
-	cluster           *slurmtest.Cluster
-	bridge, scheduler *program
-	faults            faults
+	server  *apitest.Server
+	kube    kubernetes.Interface
+	groups  client.Client
+	slurm   *rest.Client
+	cluster *slurmtest.Cluster
+	// bridges and schedulers are one of each, or two who elect a leader.
+	bridges, schedulers []*program
+	faults              faults
 }
 
-func newWorld(t *testing.T) *world {
+// newWorld starts all. built says where the bridge's programs are; replicas is how many of each.
+func newWorld(t *testing.T, built func() (string, error), replicas int) *world {
 	server := apitest.Start(t, "feature-gates=GenericWorkload=true", "runtime-config=scheduling.k8s.io/v1beta1=true")
 	server.ApplyKinds(t, []string{"CustomResourceDefinition"}, "cmd", "bridge-scheduler", "testdata", "kinds.yaml")
 	cluster := slurmtest.Start(t, slurmtest.Options{Nodes: withSlurmd, Config: []string{
@@ -59,40 +64,52 @@ func newWorld(t *testing.T) *world {
 	for i := range withSlurmd {
 		w.addNode(t, fmt.Sprintf("n%d", i+1), 8, "16000Mi", false) // as slurmtest has them
 	}
-	profile := server.InstallBridge(t)
-	dir := t.TempDir()
-	settings := fmt.Sprintf("schedulerName: %s\nslurmRestApi: %s\npartition: %s\nmanagedNodeTaint: NoExecute\n", config.DefaultSchedulerName, cluster.URL, partitionOfBridge)
-	write(t, filepath.Join(dir, "bridge.yaml"), settings)
-	schedulerConfig := server.Kubeconfig(t, "slinky", "slurm-bridge-scheduler")
-	write(t, filepath.Join(dir, "scheduler.yaml"), profile.With(t, schedulerConfig, "leaderElect: false"))
-	build(t, dir)
-	w.bridge = &program{
-		name: "bridge", argv: []string{
-			filepath.Join(dir, "bridge"), "--config=" + filepath.Join(dir, "bridge.yaml"), "--slurm-jwt-key-file=" + cluster.KeyFile,
-			"--metrics-bind-address=0", "--health-probe-bind-address=0",
-		}, env: []string{"KUBECONFIG=" + server.Kubeconfig(t, "slinky", "slurm-bridge-controllers")},
-	}
-	w.scheduler = &program{
-		name: "bridge-scheduler", argv: []string{
-			filepath.Join(dir, "bridge-scheduler"), "--config=" + filepath.Join(dir, "scheduler.yaml"), "--bridge-config=" + filepath.Join(dir, "bridge.yaml"),
-			"--slurm-jwt-key-file=" + cluster.KeyFile, "--secure-port=0", "--bridge-namespace=slinky",
-		},
-	}
-	for _, p := range []*program{w.bridge, w.scheduler} {
-		p.log = filepath.Join(dir, p.name+".log")
+	w.programs(t, built, replicas)
+	for _, p := range slices.Concat(w.bridges, w.schedulers) {
 		t.Cleanup(func() { p.end(t) })
 		p.start(t)
 	}
 	return w
 }
 
-// build compiles the bridge's programs; with a warm cache it only links them.
-func build(t *testing.T, dir string) {
+// programs are the bridge's, with the rights and the configuration that the chart gives them.
+func (w *world) programs(t *testing.T, built func() (string, error), replicas int) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", dir, "github.com/slinky-hpc/slinky/cmd/bridge", "github.com/slinky-hpc/slinky/cmd/bridge-scheduler")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build the bridge: %v\n%s", err, out)
+	profile := w.server.InstallBridge(t)
+	dir := t.TempDir()
+	settings := fmt.Sprintf("schedulerName: %s\nslurmRestApi: %s\npartition: %s\nmanagedNodeTaint: NoExecute\n", config.DefaultSchedulerName, w.cluster.URL, partitionOfBridge)
+	write(t, filepath.Join(dir, "bridge.yaml"), settings)
+	elect := "leaderElect: " + strconv.FormatBool(replicas > 1)
+	write(t, filepath.Join(dir, "scheduler.yaml"), profile.With(t, w.server.Kubeconfig(t, "slinky", "slurm-bridge-scheduler"), elect))
+	controllers := w.server.Kubeconfig(t, "slinky", "slurm-bridge-controllers")
+	bin, err := built()
+	if err != nil {
+		t.Fatal(err)
 	}
+	for i := range replicas {
+		number := strconv.Itoa(i + 1)
+		w.bridges = append(w.bridges, &program{
+			name: "bridge", log: filepath.Join(dir, "bridge-"+number+".log"), argv: []string{
+				filepath.Join(bin, "bridge"), "--config=" + filepath.Join(dir, "bridge.yaml"), "--slurm-jwt-key-file=" + w.cluster.KeyFile,
+				"--metrics-bind-address=0", "--health-probe-bind-address=0", "--leader-elect=" + strconv.FormatBool(replicas > 1), "--leader-elect-namespace=slinky",
+			}, env: []string{"KUBECONFIG=" + controllers},
+		})
+		w.schedulers = append(w.schedulers, &program{
+			name: "bridge-scheduler", log: filepath.Join(dir, "scheduler-"+number+".log"), argv: []string{
+				filepath.Join(bin, "bridge-scheduler"), "--config=" + filepath.Join(dir, "scheduler.yaml"), "--bridge-config=" + filepath.Join(dir, "bridge.yaml"),
+				"--slurm-jwt-key-file=" + w.cluster.KeyFile, "--secure-port=0", "--bridge-namespace=slinky",
+			},
+		})
+	}
+}
+
+// build compiles the bridge's programs into a folder; with a warm cache it only links them.
+func build(ctx context.Context, dir string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", dir, "github.com/slinky-hpc/slinky/cmd/bridge", "github.com/slinky-hpc/slinky/cmd/bridge-scheduler")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the bridge: %w\n%s", err, out)
+	}
+	return dir, nil
 }
 
 func write(t *testing.T, path, text string) {
@@ -188,12 +205,27 @@ func (p *program) end(t *testing.T) {
 	}
 }
 
-func (p *program) tail() string {
+// endsByItself waits until the program has ended, as one does that leads no more.
+func (p *program) endsByItself(t *testing.T) {
+	t.Helper()
+	select {
+	case <-p.ended:
+	case <-time.After(time.Minute):
+		t.Fatalf("%s goes on without its lease:\n%s", p.name, p.tail())
+	}
+}
+
+func (p *program) text() string {
 	text, err := os.ReadFile(p.log)
 	if err != nil {
 		return err.Error()
 	}
-	return string(text[max(0, len(text)-8000):])
+	return string(text)
+}
+
+func (p *program) tail() string {
+	text := p.text()
+	return text[max(0, len(text)-8000):]
 }
 
 var errWait = errors.New("not yet")
