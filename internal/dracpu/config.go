@@ -34,6 +34,8 @@ type Config struct {
 	CPUView string `json:"cpuView"`
 	// MinSharedCPUs are left to containers without a claim: a claim that would take them fails.
 	MinSharedCPUs int `json:"minSharedCPUs"`
+	// WholeCores gives out whole cores only, so that no two claims share one.
+	WholeCores bool `json:"wholeCores"`
 	// CFSQuota is keep or disable: whether a CPU limit also throttles containers on exclusive CPUs.
 	CFSQuota string `json:"cfsQuota"`
 	// MemoryNodes is all or local: whether such containers get memory of their CPUs' NUMA nodes alone.
@@ -130,10 +132,12 @@ func checkKeys(keys map[string]json.RawMessage) error {
 
 // exposure checks what is offered, and reads the reserved CPUs.
 func (c Config) exposure() (cpuset.Exposure, error) {
-	e := cpuset.Exposure{Mode: c.CPUDeviceMode, GroupBy: c.GroupBy, NodeAllocatable: c.PublishNodeAllocatableResourceMapping}
+	e := cpuset.Exposure{Mode: c.CPUDeviceMode, GroupBy: c.GroupBy, NodeAllocatable: c.PublishNodeAllocatableResourceMapping, WholeCores: c.WholeCores}
 	switch c.CPUDeviceMode {
 	case cpuset.Individual:
-		e.GroupBy = ""
+		if e.GroupBy = ""; c.WholeCores {
+			return e, errors.New("wholeCores needs cpuDeviceMode: grouped: single CPUs are chosen by the scheduler")
+		}
 	case cpuset.Grouped:
 		groups := []cpuset.GroupBy{cpuset.ByNUMANode, cpuset.BySocket, cpuset.ByL3Cache, cpuset.ByMachine}
 		if !slices.Contains(groups, c.GroupBy) {

@@ -21,19 +21,20 @@ func TestConfig(t *testing.T) {
 // CPU check 58.
 func TestConfigRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		"reservedCpus: '0'\nGROUPBY: socket\n": "GROUPBY is spelt groupBy; reservedCpus is spelt reservedCPUs",
-		"colour: red\n":                        "unknown key colour",
-		"groupBy: socket\ngroupBy: machine\n":  "already set",
-		"reservedCPUs: 3\n":                    "reservedCPUs",
-		"apiVersion: v1\n":                     "want v1alpha1",
-		"kubeletRootDir: /x\n":                 "--kubelet-root-dir",
-		"- a\n":                                "want a map",
-		"groupBy: rack\n":                      `groupBy is "rack"`,
-		"cpuDeviceMode: both\n":                `cpuDeviceMode is "both"`,
-		"reservedCPUs: 3-1\n":                  "ends before it begins",
-		"cfsQuota: off\n":                      "cfsQuota",
-		"minSharedCPUs: -1\n":                  "want 0 or more",
-		"memoryNodes: near\n":                  "memoryNodes",
+		"reservedCpus: '0'\nGROUPBY: socket\n":          "GROUPBY is spelt groupBy; reservedCpus is spelt reservedCPUs",
+		"colour: red\n":                                 "unknown key colour",
+		"groupBy: socket\ngroupBy: machine\n":           "already set",
+		"reservedCPUs: 3\n":                             "reservedCPUs",
+		"apiVersion: v1\n":                              "want v1alpha1",
+		"kubeletRootDir: /x\n":                          "--kubelet-root-dir",
+		"- a\n":                                         "want a map",
+		"groupBy: rack\n":                               `groupBy is "rack"`,
+		"cpuDeviceMode: both\n":                         `cpuDeviceMode is "both"`,
+		"reservedCPUs: 3-1\n":                           "ends before it begins",
+		"cfsQuota: off\n":                               "cfsQuota",
+		"minSharedCPUs: -1\n":                           "want 0 or more",
+		"memoryNodes: near\n":                           "memoryNodes",
+		"cpuDeviceMode: individual\nwholeCores: true\n": "wholeCores needs cpuDeviceMode: grouped",
 	} {
 		c := DefaultConfig()
 		err := c.Merge([]byte(text))

@@ -240,9 +240,10 @@ func (l *ledger) wanted(id string) (change, bool) {
 // synchronize takes the containers that the runtime has for all there are. A
 // container whose variable isn't borne out by the ledger is shared; each refusal
 // is returned, and hinders no other container.
-func (l *ledger) synchronize(all []*container) (changes []change, refused []error) {
+func (l *ledger) synchronize(all []*container) (changes []change, found []*claim, refused []error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	found, refused = l.recover(all)
 	l.containers = map[string]*container{}
 	for _, c := range all {
 		c.uses = l.byRequest(c.uses)
@@ -262,7 +263,7 @@ func (l *ledger) synchronize(all []*container) (changes []change, refused []erro
 		c.stored, c.applied = true, cpuset.Set{}
 		l.containers[c.id] = c
 	}
-	return l.changes(), refused
+	return l.changes(), found, refused
 }
 
 // byRequest finds the requests that a container has of a claim: once it is made, it has one variable

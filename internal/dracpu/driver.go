@@ -69,6 +69,7 @@ func (d *driver) run(ctx context.Context, stop context.CancelCauseFunc) error {
 	if err := d.serveSnapshot(ctx); err != nil {
 		return err
 	}
+	d.askKubelet(ctx)
 	background := make(chan struct{})
 	go func() {
 		defer close(background)

@@ -244,6 +244,14 @@ func TestSlicesAreTaken(t *testing.T) {
 		m.Exposure.NodeAllocatable = mapped
 		takenWhole(t, admin, fmt.Sprint("memory-", i), cpuset.Slices(m.Devices, m.Exposure)[0])
 	}
+	for _, n := range []int{2, 4, 6, 384} {
+		e := cpuset.Exposure{Mode: cpuset.Grouped, GroupBy: cpuset.ByMachine, WholeCores: true}
+		top := numa(n, "").Topology
+		for i := range top.CPUs {
+			top.CPUs[i].Core = i / 2 * 2
+		}
+		takenWhole(t, admin, fmt.Sprint("cores-", n), cpuset.Slices(cpuset.Devices(top, e), e)[0])
+	}
 	for _, n := range []int{1, 2, 64, 65, 127, 128, 129, 256, 512} {
 		for _, e := range []cpuset.Exposure{
 			{Mode: cpuset.Individual}, {Mode: cpuset.Grouped, GroupBy: cpuset.ByNUMANode}, {Mode: cpuset.Grouped, GroupBy: cpuset.BySocket},

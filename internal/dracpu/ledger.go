@@ -42,12 +42,15 @@ type ledger struct {
 	// alone are the pods of the containers that are left alone, by the container's ID. jobs are what Slurm's own jobs have, if that is followed.
 	alone map[string]types.UID
 	jobs  []cpuset.Held
+	// lost are the claims that kubelet holds for prepared and no file tells of, until the runtime has told which containers run.
+	lost map[types.UID]*resourceapi.ResourceClaim
 }
 
 func newLedger(dataDir, cdiDir, bootID string, m cpuset.Machine, minShared int) *ledger {
 	return &ledger{
 		checkpoint: checkpointWriter{path: filepath.Join(dataDir, "checkpoint.json")}, cdiDir: cdiDir, bootID: bootID, machine: m, minShared: minShared,
 		claims: map[types.UID]*claim{}, containers: map[string]*container{}, alone: map[string]types.UID{},
+		lost: map[types.UID]*resourceapi.ResourceClaim{},
 	}
 }
 

@@ -73,9 +73,10 @@ func (p *plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containe
 		known.started = c.GetState() != api.ContainerState_CONTAINER_CREATED
 		all = append(all, known)
 	}
-	changes, refused := p.ledger.synchronize(all)
+	changes, found, refused := p.ledger.synchronize(all)
+	p.keepFound(found)
 	for _, err := range refused {
-		p.log.Error(err, "The container runs with those that have no claim")
+		p.log.Error(err, "Not taken over; what runs so runs with the containers that have no claim")
 	}
 	p.log.Info("The container runtime has told of its containers", "pods", len(pods), "containers", len(all), "changes", len(changes))
 	p.state.set(func(s *conditions) { s.synchronized = true })

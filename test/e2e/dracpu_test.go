@@ -63,6 +63,8 @@ spec:
 	c.sees("shared", all.Minus(mine))
 	c.gathers("first", "shared", mine)
 
+	// All that the driver has written down is lost: kubelet and the running container tell of the claim.
+	c.must("", "exec", driverNode, "bash", "-c", "rm /var/lib/kubelet/plugins/dra.cpu/checkpoint.json /var/run/cdi/dra.k8s.io-cpu_claim-*")
 	c.restart()
 	c.pod("later", "")
 	for name, want := range map[string]cpuset.Set{"first": mine, "shared": all.Minus(mine), "later": all.Minus(mine)} {
@@ -70,6 +72,7 @@ spec:
 			t.Errorf("after a restart of the driver %s has %s, want %s", name, got, want)
 		}
 	}
+	c.gathers("first", "shared", mine)
 	c.lastCPUIsKept(all)
 	c.memory(all.Minus(mine))
 

@@ -152,7 +152,14 @@ func (r *resolver) grant(result resourceapi.DeviceRequestAllocationResult) (Gran
 	case r.Exposure.GroupBy == ByMachine:
 		err = fmt.Errorf("the claim must name its CPUs by a configuration for driver %s: {apiVersion: v1alpha1, cpuConfig: {cpuset: ...}}", DriverName)
 	default:
-		g.CPUs, err = Pick(r.Topology, r.free.Intersect(device.CPUs), n)
+		free := r.free.Intersect(device.CPUs)
+		if r.Exposure.WholeCores {
+			free = r.Topology.wholeCores(free)
+		}
+		g.CPUs, err = Pick(r.Topology, free, n)
+	}
+	if parts := g.CPUs.Minus(r.Topology.wholeCores(g.CPUs)); err == nil && r.Exposure.WholeCores && !parts.Empty() {
+		err = fmt.Errorf("CPUs %s are parts of cores, and this node gives out whole ones (wholeCores): ask for a multiple of the threads of a core, and name all of them", parts)
 	}
 	return g, err
 }

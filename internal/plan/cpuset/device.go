@@ -45,6 +45,8 @@ type Exposure struct {
 	Reserved Set
 	// NodeAllocatable makes the scheduler subtract what claims take from the node's cpu.
 	NodeAllocatable bool
+	// WholeCores offers only cores of which each thread can be claimed, and gives them out whole.
+	WholeCores bool
 	// PCIeRoots adds the PCIe roots that are near to a device.
 	PCIeRoots bool
 	// Memory offers the NUMA nodes' memory, too, less ReservedMemory bytes of each.
@@ -57,6 +59,8 @@ type Device struct {
 	Name string
 	// CPUs are those that the device can give.
 	CPUs Set
+	// Step is what the number of CPUs of a claim is a multiple of; 0 and 1 are any number.
+	Step int
 	// Memory is what it has if it is a NUMA node's memory; then it has no CPUs.
 	Memory     *NodeMemory
 	Attributes map[resourceapi.QualifiedName]resourceapi.DeviceAttribute
@@ -79,6 +83,9 @@ func Devices(t Topology, e Exposure) []Device {
 
 func grouped(t Topology, e Exposure) []Device {
 	allocatable := t.All().Minus(e.Reserved)
+	if e.WholeCores {
+		allocatable = t.wholeCores(allocatable)
+	}
 	var out []Device
 	add := func(name string, cpus Set, more map[resourceapi.QualifiedName]resourceapi.DeviceAttribute) {
 		if cpus = cpus.Intersect(allocatable); cpus.Empty() {
@@ -90,7 +97,11 @@ func grouped(t Topology, e Exposure) []Device {
 			setLong(more, "dra.cpu/smtLayout", layout)
 		}
 		setLong(more, "dra.cpu/cpuIDs", cpus.String())
-		out = append(out, Device{Name: name, CPUs: cpus, Attributes: more})
+		d := Device{Name: name, CPUs: cpus, Attributes: more, Step: 1}
+		if e.WholeCores {
+			d.Step = t.threads(cpus)
+		}
+		out = append(out, d)
 	}
 	switch e.GroupBy {
 	case ByMachine:
@@ -189,7 +200,7 @@ func (d Device) Describe(e Exposure) resourceapi.Device {
 	if e.Mode != Individual {
 		out.AllowMultipleAllocations = new(true)
 		out.Capacity = map[resourceapi.QualifiedName]resourceapi.DeviceCapacity{
-			CapacityCPU: {Value: *quantity(d.CPUs.Len()), RequestPolicy: wholeCPUs(d.CPUs.Len())},
+			CapacityCPU: {Value: *quantity(d.CPUs.Len()), RequestPolicy: wholeCPUs(d.CPUs.Len(), max(d.Step, 1))},
 		}
 	}
 	if e.NodeAllocatable {
@@ -198,12 +209,12 @@ func (d Device) Describe(e Exposure) resourceapi.Device {
 	return out
 }
 
-// wholeCPUs lets the scheduler round a request up to whole CPUs. One that names
+// wholeCPUs lets the scheduler round a request up to whole CPUs, or cores of step CPUs. One that names
 // no number takes the whole device, as it would without a policy.
-func wholeCPUs(n int) *resourceapi.CapacityRequestPolicy {
-	valid := &resourceapi.CapacityRequestPolicyRange{Min: quantity(1), Max: quantity(n)}
-	if n > 1 { // A step must fit between the least and the most.
-		valid.Step = quantity(1)
+func wholeCPUs(n, step int) *resourceapi.CapacityRequestPolicy {
+	valid := &resourceapi.CapacityRequestPolicyRange{Min: quantity(step), Max: quantity(n)}
+	if 2*step <= n { // A step must fit between the least and the most.
+		valid.Step = quantity(step)
 	}
 	return &resourceapi.CapacityRequestPolicy{Default: quantity(n), ValidRange: valid}
 }

@@ -134,3 +134,29 @@ func (t Topology) Cores(cpus Set) int {
 	}
 	return cores.Len()
 }
+
+// wholeCores is what is left of cpus without the cores that it has only a part of.
+func (t Topology) wholeCores(cpus Set) Set {
+	var out Set
+	for _, core := range t.GroupBy(byCore) {
+		if core.CPUs.Within(cpus) {
+			out = out.Union(core.CPUs)
+		}
+	}
+	return out
+}
+
+// threads is how many threads each core of the CPUs has; 1 if they differ, where no number of CPUs means whole cores.
+func (t Topology) threads(cpus Set) int {
+	n := 0
+	for _, core := range t.GroupBy(byCore) {
+		if !core.CPUs.Overlaps(cpus) {
+			continue
+		}
+		if n != 0 && n != core.CPUs.Len() {
+			return 1
+		}
+		n = core.CPUs.Len()
+	}
+	return max(n, 1)
+}
