@@ -115,7 +115,7 @@ func (c cpus) chart(node string, config ...string) {
 			out, _ := c.run(ctx, "", "kubectl", "logs", "-n", c.namespace, "daemonset/dra-driver-cpu", "--tail=200")
 			c.t.Logf("the driver's log:\n%s", out)
 		}
-		if _, err := c.run(ctx, "", "helm", "uninstall", "dra-driver-cpu", "--namespace", c.namespace, "--wait"); err != nil {
+		if _, err := c.run(ctx, "", "helm", "uninstall", "dra-driver-cpu", "--namespace", c.namespace, "--wait", "--ignore-not-found"); err != nil {
 			c.t.Error(err)
 		}
 	})
