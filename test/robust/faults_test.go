@@ -42,7 +42,7 @@ type fault struct {
 // each returns the killing and the freezing of each process.
 func (w *world) each() []fault {
 	var out []fault
-	for _, p := range slices.Concat(w.bridges, w.schedulers) {
+	for _, p := range append(slices.Concat(w.bridges, w.schedulers), w.admission) {
 		out = append(out, w.ofProgram(p)...)
 	}
 	for _, daemon := range []string{"slurmctld", "slurmrestd"} {

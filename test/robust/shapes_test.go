@@ -75,6 +75,7 @@ func (s shape) pods(workload int, name string) []*corev1.Pod {
 	for i, cpus := range s.cpus {
 		p := newPod(workload, fmt.Sprintf("%s-%d", name, i), cpus)
 		p.Labels[labelGroup] = name
+		p.Annotations = nil // those of the PodGroup count
 		s.join(p, name)
 		out = append(out, p)
 	}

@@ -86,7 +86,7 @@ func (u *users) start(t *testing.T) {
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
 	for range atOnce {
-		u.another(ctx)
+		go u.another(ctx)
 	}
 }
 
@@ -115,13 +115,17 @@ func (u *users) try(ctx context.Context, workload int) {
 	w.now = a
 	u.mu.Unlock()
 	if len(a.pods) > 1 {
-		if err := u.groups.Create(ctx, s.group(name)); err != nil {
+		if err := admitted(ctx, func() error { return u.groups.Create(ctx, s.group(name)) }); err != nil {
 			u.halt(ctx, fmt.Errorf("create PodGroup %s: %w", name, err))
 			return
 		}
 	}
 	for _, p := range a.pods {
-		pod, err := u.kube.CoreV1().Pods(namespace).Create(ctx, p, metav1.CreateOptions{})
+		var pod *corev1.Pod
+		err := admitted(ctx, func() (err error) {
+			pod, err = u.kube.CoreV1().Pods(namespace).Create(ctx, p, metav1.CreateOptions{})
+			return err
+		})
 		if err != nil {
 			u.halt(ctx, fmt.Errorf("create pod %s: %w", p.Name, err))
 			return
@@ -279,9 +283,9 @@ func (u *users) gone(ctx context.Context, pod *corev1.Pod) {
 		u.fail(ctx, a)
 	case left > 0:
 	case done:
-		u.another(ctx)
+		go u.another(ctx) // it may have to wait for admission, and kubelets go on meanwhile
 	default:
-		u.try(ctx, workload)
+		go u.try(ctx, workload)
 	}
 }
 

@@ -13,11 +13,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	crlog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
 	"github.com/slinky-hpc/slinky/internal/apitest"
@@ -43,11 +45,13 @@ type world struct {
 	cluster *slurmtest.Cluster
 	// bridges and schedulers are one of each, or two who elect a leader.
 	bridges, schedulers []*program
+	admission           *program
 	faults              faults
 }
 
 // newWorld starts all. built says where the bridge's programs are; replicas is how many of each.
 func newWorld(t *testing.T, built func() (string, error), replicas int) *world {
+	crlog.SetLogger(logr.Discard()) // else it warns that nobody did
 	server := apitest.Start(t, "feature-gates=GenericWorkload=true", "runtime-config=scheduling.k8s.io/v1beta1=true")
 	server.ApplyKinds(t, []string{"CustomResourceDefinition"}, "cmd", "bridge-scheduler", "testdata", "kinds.yaml")
 	cluster := slurmtest.Start(t, slurmtest.Options{Nodes: withSlurmd, Config: []string{
@@ -65,7 +69,7 @@ func newWorld(t *testing.T, built func() (string, error), replicas int) *world {
 		w.addNode(t, fmt.Sprintf("n%d", i+1), 8, "16000Mi", false) // as slurmtest has them
 	}
 	w.programs(t, built, replicas)
-	for _, p := range slices.Concat(w.bridges, w.schedulers) {
+	for _, p := range append(slices.Concat(w.bridges, w.schedulers), w.admission) {
 		t.Cleanup(func() { p.end(t) })
 		p.start(t)
 	}
@@ -86,6 +90,7 @@ func (w *world) programs(t *testing.T, built func() (string, error), replicas in
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.admission = w.admit(t, bin, dir)
 	for i := range replicas {
 		number := strconv.Itoa(i + 1)
 		w.bridges = append(w.bridges, &program{
@@ -105,7 +110,7 @@ func (w *world) programs(t *testing.T, built func() (string, error), replicas in
 
 // build compiles the bridge's programs into a folder; with a warm cache it only links them.
 func build(ctx context.Context, dir string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", dir, "github.com/slinky-hpc/slinky/cmd/bridge", "github.com/slinky-hpc/slinky/cmd/bridge-scheduler")
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", dir, "github.com/slinky-hpc/slinky/cmd/bridge", "github.com/slinky-hpc/slinky/cmd/bridge-scheduler", "github.com/slinky-hpc/slinky/cmd/bridge-admission")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the bridge: %w\n%s", err, out)
 	}
