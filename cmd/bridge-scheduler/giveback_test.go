@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
@@ -60,16 +59,13 @@ func (w *world) allBut1(t *testing.T, state string) {
 // neverHalfAGang: what pods without a job take of a node isn't known to Slurm, so that Kubernetes
 // would bind one member and refuse the other. Both go elsewhere together.
 func (w *world) neverHalfAGang(t *testing.T) {
-	w.pod("daemon", func(p *corev1.Pod) {
-		p.Spec.SchedulerName, p.Spec.NodeName = "default-scheduler", "w1"
-	})
+	w.daemon("daemon", "w1")
 	w.allBut1(t, "DRAIN")
+	w.pod("first", all(shared, cpus("2")))
+	w.bound(t, "first")
 	w.gang(t, "half", 2, v1beta1.AnnotationExclusive, "false")
 	for _, name := range []string{"half-0", "half-1"} {
-		w.pod(name, func(p *corev1.Pod) {
-			member("half")(p)
-			p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("2")
-		})
+		w.pod(name, member("half"))
 	}
 	if text := w.held(t, "half-0", "NodeStillOccupied"); !strings.Contains(text, "too little cpu") {
 		t.Errorf("the pod says %q", text)
@@ -83,6 +79,46 @@ func (w *world) neverHalfAGang(t *testing.T) {
 	p0, p1 := w.bound(t, "half-0"), w.bound(t, "half-1")
 	if p0.Spec.NodeName == "w1" || p1.Spec.NodeName == "w1" {
 		t.Errorf("the pods are bound to %s and %s", p0.Spec.NodeName, p1.Spec.NodeName)
+	}
+}
+
+// daemon is a pod of one CPU on a node, of which Slurm knows nothing.
+func (w *world) daemon(name, node string) {
+	w.pod(name, func(p *corev1.Pod) { p.Spec.SchedulerName, p.Spec.NodeName = "default-scheduler", node })
+}
+
+// packedBesideDaemons: a gang that shares nodes asks for no more on each than Kubernetes has room for.
+func (w *world) packedBesideDaemons(t *testing.T) {
+	for _, node := range []string{"w1", "w2", "w3"} {
+		w.daemon("daemon-"+node, node)
+	}
+	gang := func(name string, size int32) {
+		w.gang(t, name, size, v1beta1.AnnotationExclusive, "false")
+		for i := range size {
+			w.pod(fmt.Sprintf("%s-%d", name, i), member(name))
+		}
+	}
+	gang("packed", 4)
+	on := map[string]int{}
+	for i := range 4 {
+		on[w.bound(t, fmt.Sprintf("packed-%d", i)).Spec.NodeName]++
+	}
+	if len(on) != 2 {
+		t.Errorf("the pods are on %v", on)
+	}
+	gang("huge", 10)
+	if text := w.held(t, "huge-0", "NoUsableNode"); !strings.HasPrefix(text, "beside the pods that no job covers, such as daemons, the 3 nodes that suit have room for 9 of the 10 tasks") {
+		t.Errorf("the pod says %q", text)
+	}
+	for _, node := range []string{"w1", "w2", "w3"} {
+		w.remove(t, "daemon-"+node)
+		w.finish(t, "daemon-"+node)
+	}
+	for i := range 4 {
+		w.kubelet(t, fmt.Sprintf("packed-%d", i), corev1.PodSucceeded)
+	}
+	for i := range 10 {
+		w.bound(t, fmt.Sprintf("huge-%d", i))
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 func TestJobSetRuns(t *testing.T) {
 	t.Parallel()
 	b := open(t, "e2e-jobset")
-	b.addon(small(example(t, "bridge/jobset-depends.yaml")))
+	b.addon(example(t, "bridge/jobset-depends.yaml"))
 	b.wait("jobset/pipeline", "condition=Completed")
 	var pods corev1.PodList
 	b.get(&pods, "pods", "-l", "jobset.sigs.k8s.io/jobset-name=pipeline")
@@ -153,7 +153,7 @@ func TestExamplesRun(t *testing.T) {
 	t.Cleanup(func() { b.drop("crd", "podgroups.scheduling.x-k8s.io") })
 	b.wait("crd/podgroups.scheduling.x-k8s.io", "condition=Established")
 	for _, name := range []string{"job", "gang", "gang-job", "coscheduling"} {
-		b.apply(small(example(t, "bridge/"+name+".yaml")))
+		b.apply(example(t, "bridge/"+name+".yaml"))
 	}
 	for _, pair := range []string{"pair", "duo"} {
 		jobs := map[string]bool{}
@@ -173,9 +173,6 @@ func TestExamplesRun(t *testing.T) {
 	b.wait("podgroup.scheduling.k8s.io/pair", "condition=PodGroupInitiallyScheduled")
 	b.wait("podgroup.scheduling.x-k8s.io/duo", "jsonpath={.status.phase}=Finished")
 }
-
-// small lets two pods of an example share a node of two CPUs beside the cluster's own pods.
-func small(manifest string) string { return strings.ReplaceAll(manifest, `cpu: "1"`, "cpu: 500m") }
 
 // customResource is the definition of a kind that the bridge's own tests have.
 func customResource(t *testing.T, name string) string {

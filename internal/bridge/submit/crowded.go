@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/resource"
 
@@ -33,12 +34,12 @@ func (s *Submitter) crowded(step workload.Step, placed map[types.UID]placement.G
 			continue
 		}
 		for _, pod := range s.othersOn(name, mine[name]) {
-			add(taken, resource.PodRequests(pod, resource.PodResourcesOptions{}))
+			add(taken, requestsOf(pod))
 		}
 		for _, pod := range mine[name] {
-			add(taken, resource.PodRequests(pod, resource.PodResourcesOptions{}))
+			add(taken, requestsOf(pod))
 		}
-		for _, what := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
+		for _, what := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, corev1.ResourcePods} {
 			have, counted := free[what]
 			if want := taken[what]; counted && have.Cmp(want) < 0 {
 				return name, fmt.Sprintf("too little %s there: %s of %s would be asked for", what, want.String(), have.String())
@@ -61,6 +62,13 @@ func (s *Submitter) othersOn(node string, but []*corev1.Pod) []*corev1.Pod {
 			out = append(out, pod)
 		}
 	}
+	return out
+}
+
+// requestsOf returns what Kubernetes counts of a pod, with the pod itself.
+func requestsOf(pod *corev1.Pod) corev1.ResourceList {
+	out := resource.PodRequests(pod, resource.PodResourcesOptions{})
+	out[corev1.ResourcePods] = *apiresource.NewQuantity(1, apiresource.DecimalSI)
 	return out
 }
 

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	storageinformers "k8s.io/client-go/informers/storage/v1"
-	"k8s.io/component-helpers/resource"
 
 	"github.com/slinky-hpc/slinky/internal/plan/placement"
 	"github.com/slinky-hpc/slinky/internal/plan/workload"
@@ -84,7 +83,7 @@ func (s *Submitter) used(node string) (corev1.ResourceList, error) {
 	}
 	used := corev1.ResourceList{}
 	for _, obj := range pods {
-		add(used, resource.PodRequests(obj.(*corev1.Pod), resource.PodResourcesOptions{}))
+		add(used, requestsOf(obj.(*corev1.Pod)))
 	}
 	return used, nil
 }

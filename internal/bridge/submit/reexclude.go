@@ -76,10 +76,13 @@ func (s *Submitter) reexclude(ctx context.Context, o workload.Observed, step wor
 		return fmt.Errorf("excluded nodes of Slurm job %d: %w", step.Job.ID, err)
 	}
 	slices.Sort(have)
-	if slices.Equal(have, req.ExcludedNodes) {
+	change := slurm.JobRequest{ExcludedNodes: workload.Exclude(req.ExcludedNodes)}
+	if workload.Bounds(req.JobRequest, mark) {
+		change = workload.Change(req.JobRequest) // daemons leave less room for its pods on a node, or more
+	} else if slices.Equal(have, req.ExcludedNodes) {
 		return nil
 	}
-	err = s.Slurm.UpdateJob(ctx, step.Job.ID, slurm.JobRequest{ExcludedNodes: workload.Exclude(req.ExcludedNodes)})
+	err = s.Slurm.UpdateJob(ctx, step.Job.ID, change)
 	var e *slurm.Error
 	switch {
 	case err == nil:

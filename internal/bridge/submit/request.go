@@ -53,7 +53,11 @@ func (s *Submitter) request(ctx context.Context, g workload.Group, pods []*corev
 			return invalid(err)
 		}
 	}
-	if p.JobRequest, err = workload.Request(g, pods, f, s.Policy); err != nil {
+	p.JobRequest, err = workload.Request(g, pods, f, s.Policy)
+	switch room := (workload.NoRoomError{}); {
+	case errors.As(err, &room):
+		return p, held{reason: reasonNoNode, text: room.Error(), warn: true}, nil
+	case err != nil:
 		return invalid(err)
 	}
 	need := int(p.MinimumNodes)
@@ -61,7 +65,10 @@ func (s *Submitter) request(ctx context.Context, g workload.Group, pods []*corev
 		return p, held{reason: reasonNoNode, text: f.Sentence(need), warn: true}, nil
 	}
 	if particular {
-		p.better = workload.Prefer(f, nodes.Fleet, pods, o, need)
+		if p.better = workload.Prefer(f, nodes.Fleet, pods, o, need); p.better != nil {
+			// The request may exclude more.
+			p.better = slices.Compact(slices.Sorted(slices.Values(append(p.better, p.ExcludedNodes...))))
+		}
 	}
 	return p, held{}, nil
 }

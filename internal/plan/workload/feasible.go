@@ -98,9 +98,7 @@ func lacking(requests corev1.ResourceList, elsewhere []corev1.ResourceName, n *N
 		if want.IsZero() || slices.Contains(elsewhere, name) && !device.Plugin(n.Node, name) {
 			continue
 		}
-		free := n.Node.Status.Allocatable[name].DeepCopy()
-		free.Sub(n.Used[name])
-		if free.Cmp(want) < 0 {
+		if free := n.free(name); free.Cmp(want) < 0 {
 			return name, true
 		}
 	}

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -8,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/slinky-hpc/slinky/internal/plan/device"
@@ -21,6 +23,13 @@ type NodeFacts struct {
 	SlurmName string
 	// Used are the requests of the pods on it that no job covers, such as daemons.
 	Used corev1.ResourceList
+}
+
+// free returns what those pods leave of a resource.
+func (n *NodeFacts) free(name corev1.ResourceName) apiresource.Quantity {
+	q := n.Node.Status.Allocatable[name].DeepCopy()
+	q.Sub(n.Used[name])
+	return q
 }
 
 // Fleet is the nodes as they are at one moment, from both sides. It never changes.
@@ -39,7 +48,10 @@ type fleetNode struct {
 	name       string
 	partitions []string
 	threads    int
-	facts      *NodeFacts
+	// cpus and memory, in MiB, are what jobs may have of it; 0 where that isn't known.
+	cpus   int
+	memory uint64
+	facts  *NodeFacts
 }
 
 // NewFleet joins the nodes of both sides.
@@ -55,7 +67,10 @@ func NewFleet(kube []NodeFacts, slurmNodes []slurm.Node) *Fleet {
 	}
 	for i := range slurmNodes {
 		n := &slurmNodes[i]
-		f.slurm = append(f.slurm, fleetNode{n.Name, n.Partitions, n.Threads, bySlurm[n.Name]})
+		f.slurm = append(f.slurm, fleetNode{
+			name: n.Name, partitions: n.Partitions, threads: n.Threads,
+			cpus: cmp.Or(n.EffectiveCPUs, n.CPUs), memory: n.RealMemory - min(n.SpecializedMemory, n.RealMemory), facts: bySlurm[n.Name],
+		})
 	}
 	slices.SortFunc(f.slurm, func(a, b fleetNode) int { return strings.Compare(a.name, b.name) })
 	return f
@@ -162,6 +177,8 @@ type Feasibility struct {
 	Served func(*corev1.Pod, corev1.ResourceName) bool
 
 	usable []*fleetNode
+	// placed tells that the pods are on the nodes already.
+	placed bool
 	// why is the reason of each excluded node.
 	why map[string]string
 }
@@ -183,11 +200,11 @@ func (f Feasibility) Nodes() []string {
 // Usable returns how many nodes are left.
 func (f Feasibility) Usable() int { return len(f.usable) }
 
-// holds tells whether some usable node has as much CPU and memory as a task.
+// holds tells whether some usable node has as much CPU and memory as a task beside the pods that no job covers.
 func (f Feasibility) holds(task Need) bool {
 	return slices.ContainsFunc(f.usable, func(n *fleetNode) bool {
-		have := n.facts.Node.Status.Allocatable
-		return have.Cpu().Value() >= int64(task.CPUs) && uint64(have.Memory().Value())/mebi >= task.Memory
+		cpus, memory := n.facts.free(corev1.ResourceCPU), n.facts.free(corev1.ResourceMemory)
+		return cpus.CmpInt64(int64(task.CPUs)) >= 0 && uint64(max(memory.Value(), 0))/mebi >= task.Memory
 	})
 }
 
@@ -216,7 +233,7 @@ func (f Feasibility) Sentence(need int) string {
 // AsPlaced is what the nodes that pods are on tell of them, for a job on those very nodes: nothing is excluded there, and no
 // more pods share a node than do.
 func (f *Fleet) AsPlaced(pods []*corev1.Pod) Feasibility {
-	out := Feasibility{Threads: 1}
+	out := Feasibility{Threads: 1, placed: true}
 	on := map[string]int{}
 	for _, pod := range pods {
 		on[pod.Spec.NodeName]++

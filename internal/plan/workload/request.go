@@ -84,7 +84,7 @@ func Request(g Group, pods []*corev1.Pod, f Feasibility, p Policy) (slurm.JobReq
 			s.MaxNodes = 1
 			comment.Mark.Slots = comment.Mark.Slots.one(f.Threads)
 		}
-		err = together(&req, comment.Mark.Slots, s)
+		err = together(&req, f, pods, comment.Mark.Slots, s)
 	}
 	req.AdminComment = comment.Encode()
 	return req, err
@@ -115,7 +115,15 @@ func nodeEach(req *slurm.JobRequest, all []Need, s Settings) error {
 
 // together asks for tasks, on as few nodes as they need. Memory and devices follow
 // the tasks: what a node gives depends on how many of them Slurm puts there.
-func together(req *slurm.JobRequest, slots *Slots, s Settings) error {
+func together(req *slurm.JobRequest, f Feasibility, pods []*corev1.Pod, slots *Slots, s Settings) error {
+	f, bound, err := f.beside(pods, slots)
+	if err != nil {
+		return err
+	}
+	req.ExcludedNodes = f.Excluded
+	if bound > 0 {
+		slots.PerNode = bound
+	}
 	tasks := uint32(slots.Tasks())
 	if slots.Task.CPUs > maxCPUs {
 		return fmt.Errorf("a pod of %d CPUs can't be rounded up to whole cores: Slurm counts up to %d", slots.Task.CPUs, maxCPUs)
@@ -124,7 +132,14 @@ func together(req *slurm.JobRequest, slots *Slots, s Settings) error {
 	req.Tasks = tasks
 	req.TasksPerNode = uint32(slots.PerNode)
 	req.MinimumNodes = max(1, s.MinNodes)
+	if per := req.TasksPerNode; per > 0 {
+		req.MinimumNodes = max(req.MinimumNodes, (tasks+per-1)/per)
+	}
 	req.MaximumNodes = tasks
+	if s.MaxNodes > 0 && s.MaxNodes < req.MinimumNodes {
+		return fmt.Errorf("annotation %s is %d, but the pods need %d nodes: no more than %d of their %d tasks may be on one",
+			v1beta1.AnnotationMaxNodes, s.MaxNodes, req.MinimumNodes, slots.PerNode, tasks)
+	}
 	if s.MaxNodes > 0 {
 		req.MaximumNodes = min(tasks, s.MaxNodes)
 	}
