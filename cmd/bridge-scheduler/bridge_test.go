@@ -58,6 +58,7 @@ func TestBridge(t *testing.T) {
 		{"a job without its mark", w.markIsRemoved},
 		{"a mark that is gone before it was read", w.markIsNeverRead},
 		{"jobs that somebody edits", w.jobsAreEdited},
+		{"a node changes its shape under a job", w.nodeChangesShape},
 		{"one of two schedulers is killed", w.leaderIsKilled},
 		{"a node that goes leaves Slurm", w.nodeLeaves},
 		{"devices are given as Slurm chose them", w.devicesAreGiven},

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
 	"github.com/slinky-hpc/slinky/slurm"
@@ -172,4 +174,66 @@ func (w *world) jobsAreEdited(t *testing.T) {
 	if now := w.job(t, p0); now.ID == gang.ID {
 		t.Errorf("the gang is in job %d, which has one node", now.ID)
 	}
+
+	// Slurm can't requeue what has no script. Whatever it does, the pod has an end or a job.
+	running := w.job(t, w.bound(t, "edited"))
+	said := w.cluster.Run(t, "bash", "-c", fmt.Sprintf("scontrol requeue %d 2>&1; true", running.ID))
+	t.Logf("requeue: %s", said)
+	w.eventually(t, "the pod of the requeued job runs in a job, or is deleted", func() error {
+		pod, err := w.get("edited")
+		if err != nil {
+			return err
+		}
+		j, err := w.slurm.Job(t.Context(), running.ID)
+		if err != nil {
+			return err
+		}
+		if pod.DeletionTimestamp == nil && !j.States.Has(slurm.JobRunning) {
+			return fmt.Errorf("%w: the job is %s", errWait, j.States)
+		}
+		return nil
+	})
+}
+
+// nodeChangesShape gives a node other CPUs while a job runs there: the job goes on, no
+// other one is put there by the old size, and the node is registered anew when it is idle.
+func (w *world) nodeChangesShape(t *testing.T) {
+	w.pod("stretched", nil)
+	pod := w.bound(t, "stretched")
+	w.kubelet(t, "stretched", corev1.PodRunning)
+	name := pod.Spec.NodeName
+	resize := func(cpus string) {
+		t.Helper()
+		patch := fmt.Sprintf(`{"status":{"allocatable":{"cpu":%q},"capacity":{"cpu":%[1]q}}}`, cpus)
+		if _, err := w.kube.CoreV1().Nodes().Patch(t.Context(), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	resize("6")
+	w.eventually(t, "the node takes no more jobs", func() error {
+		n, err := w.slurm.Node(t.Context(), name)
+		if err == nil && (!n.States.Has(slurm.NodeDrain) || n.Reason != "slurm-bridge: its CPUs changed from 4 to 6; it is registered anew once no job runs on it") {
+			err = fmt.Errorf("%w: %s %q", errWait, n.States, n.Reason)
+		}
+		return err
+	})
+	if now, err := w.get("stretched"); err != nil || now.DeletionTimestamp != nil || !w.job(t, pod).States.Has(slurm.JobRunning) {
+		t.Fatalf("the pod is %+v, its job %s, %v", now.ObjectMeta, w.job(t, pod).States, err)
+	}
+	w.kubelet(t, "stretched", corev1.PodSucceeded)
+	shaped := func(cpus int) {
+		t.Helper()
+		w.eventually(t, fmt.Sprintf("the node has %d CPUs in Slurm", cpus), func() error {
+			n, err := w.slurm.Node(t.Context(), name)
+			if err == nil && (n.CPUs != cpus || n.States.Has(slurm.NodeDrain)) {
+				err = fmt.Errorf("%w: %d, %s", errWait, n.CPUs, n.States)
+			}
+			return err
+		})
+	}
+	shaped(6)
+	w.pod("wide", all(cpus("6"), func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: name} }))
+	w.kubelet(t, w.bound(t, "wide").Name, corev1.PodSucceeded)
+	resize("4")
+	shaped(4)
 }
