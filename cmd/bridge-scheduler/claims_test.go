@@ -161,6 +161,7 @@ func (w *world) podsOwnClaims(t *testing.T) {
 	w.dropClaim(t, "more")
 	w.gangWithClaims(t)
 	w.extendedNames(t)
+	w.claimModes(t)
 }
 
 // extendedNames: a device class may bear the name of an extended resource, and select among devices.
