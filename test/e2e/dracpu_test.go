@@ -198,7 +198,7 @@ func (c cpus) environment(name string) {
 	c.t.Helper()
 	env := strings.Fields(c.kubectl("exec", "-n", c.namespace, name, "--", "env"))
 	list := c.now(name).String()
-	for _, want := range []string{"OMP_NUM_THREADS=1", "GOMAXPROCS=1", "OMP_PLACES={" + list + "}", "DRA_CPUSET=" + list, "OPENBLAS_NUM_THREADS=5"} {
+	for _, want := range []string{"OMP_NUM_THREADS=1", "MKL_NUM_THREADS=1", "GOMAXPROCS=1", "SLURM_CPUS_ON_NODE=1", "DRA_CPU_COUNT=1", "OMP_PLACES={" + list + "}", "DRA_CPUSET=" + list, "OPENBLAS_NUM_THREADS=5"} {
 		if !slices.Contains(env, want) {
 			c.t.Errorf("the environment lacks %s: %v", want, env)
 		}

@@ -33,12 +33,20 @@ func TestSlurmJobsAndPodsShareANode(t *testing.T) {
 		return err
 	})
 
+	all := m.bystander()
 	first := m.native("first")
 	m.jobState(first, "RUNNING")
+	a := m.only("first", m.written("first"))
+	m.has("bystander", all.Minus(a))
 	m.apply(m.beside("one"))
 	m.wait("pod/one", "condition=Ready")
 	one := m.only("one", m.kubectl("logs", "-n", m.namespace, "one"))
-	a := m.only("first", m.written("first"))
+	// When jobs have all that claims leave, it shares these with the jobs.
+	if rest := all.Minus(one).Minus(a); rest.Empty() {
+		m.has("bystander", all.Minus(one))
+	} else {
+		m.has("bystander", rest)
+	}
 	if one.Overlaps(a) {
 		t.Errorf("the pod has CPUs %s, and the Slurm job %s", one, a)
 	}
@@ -64,7 +72,28 @@ func TestSlurmJobsAndPodsShareANode(t *testing.T) {
 	}
 	m.slurm("", "scancel", second)
 	m.kubectl("delete", "pod", "-n", m.namespace, "one", "--wait")
+	m.has("bystander", all)
 	back()
+}
+
+// bystander is a pod on the node that neither Slurm nor a claim knows of. It returns what it runs on.
+func (m *mixed) bystander() cpuset.Set {
+	m.t.Helper()
+	m.apply(strings.NewReplacer("kubernetes.io/hostname: "+driverNode, "kubernetes.io/hostname: "+m.node,
+		"  terminationGracePeriodSeconds", "  tolerations: [{operator: Exists}]\n  terminationGracePeriodSeconds").Replace(podWith("bystander", "")))
+	m.wait("pod/bystander", "condition=Ready")
+	return m.now("bystander")
+}
+
+// has waits until a pod's container may run on these CPUs.
+func (m *mixed) has(pod string, want cpuset.Set) {
+	m.t.Helper()
+	m.until(pod+" has CPUs "+want.String(), func(context.Context) error {
+		if got := m.now(pod); !got.Equal(want) {
+			return fmt.Errorf("it has %s", got)
+		}
+		return nil
+	})
 }
 
 // give makes the Kubernetes node of a worker known under the worker's name in Slurm. back undoes it.
