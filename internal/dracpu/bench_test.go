@@ -17,8 +17,8 @@ import (
 
 // benchDriver is the driver of a machine with 384 CPUs. Its checkpoint is on a real disk, and its CDI files are in memory, as those in /run.
 func benchDriver(b *testing.B) (*node, *plugin) {
-	cdi, err := os.MkdirTemp("/dev/shm", "")
-	if err != nil {
+	cdi := fmt.Sprintf("/dev/shm/dra-cpu-bench-%d", os.Getpid())
+	if err := os.MkdirAll(cdi, 0o755); err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = os.RemoveAll(cdi) })
