@@ -96,16 +96,16 @@ func (w *world) contradictions(t *testing.T) {
 	}
 }
 
-// groupDisrupted waits until a PodGroup says why its job has ended.
-func (w *world) groupDisrupted(t *testing.T, name, reason string) {
+// groupDisrupted waits until a PodGroup says why its job has ended, or that it has another one.
+func (w *world) groupDisrupted(t *testing.T, name string, is metav1.ConditionStatus, reason string) {
 	t.Helper()
-	w.eventually(t, "PodGroup "+name+" is disrupted by "+reason, func() error {
+	w.eventually(t, fmt.Sprintf("that PodGroup %s is disrupted is %s for %s", name, is, reason), func() error {
 		group, err := w.kube.SchedulingV1beta1().PodGroups(namespace).Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		c := meta.FindStatusCondition(group.Status.Conditions, "DisruptionTarget")
-		if c == nil || c.Status != metav1.ConditionTrue || c.Reason != reason {
+		if c == nil || c.Status != is || c.Reason != reason {
 			return fmt.Errorf("%w: conditions %+v", errWait, group.Status.Conditions)
 		}
 		return nil

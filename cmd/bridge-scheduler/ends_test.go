@@ -245,7 +245,12 @@ func (w *world) preempted(t *testing.T) {
 	defer w.drop(t, id)
 	w.disrupted(t, "weak-0", v1beta1.ReasonSlurmPreempted)
 	w.told(t, "PodGroup", "weak", v1beta1.ReasonSlurmPreempted)
-	w.groupDisrupted(t, "weak", "PreemptionByScheduler")
+	w.groupDisrupted(t, "weak", metav1.ConditionTrue, "PreemptionByScheduler")
+	// It is no more once the group has its nodes again.
+	w.finish(t, "weak-0")
+	w.pod("weak-1", member("weak"))
+	w.bound(t, "weak-1")
+	w.groupDisrupted(t, "weak", metav1.ConditionFalse, "Scheduled")
 	if j, err := w.slurm.Job(t.Context(), id); err != nil || j.States.JobEnded() {
 		t.Errorf("the foreign job is %v (%v)", j.States, err)
 	}

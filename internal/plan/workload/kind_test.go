@@ -21,6 +21,7 @@ import (
 var kinds = Kinds{Owners: []OwnerKind{
 	{GroupKind: schema.GroupKind{Group: "kubeflow.org", Kind: "MPIJob"}},
 	{GroupKind: schema.GroupKind{Group: "ray.io", Kind: "RayCluster"}, GangLabel: "ray.io/cluster"},
+	{GroupKind: schema.GroupKind{Group: "jobset.x-k8s.io", Kind: "JobSet"}, GangLabel: "jobset.sigs.k8s.io/jobset-name"},
 }}
 
 func labels(pairs ...string) func(*corev1.Pod) {
@@ -201,6 +202,12 @@ func TestSplit(t *testing.T) {
 		}
 		return m
 	}
+	setKey := Key{Kind: "JobSet.jobset.x-k8s.io", Namespace: "ns", Name: "js"}
+	inSet := func(name string) Member {
+		m := Member{Pod: pod(name, controlled, labels("jobset.sigs.k8s.io/jobset-name", "js")), Owners: chain("Job.batch", "JobSet.jobset.x-k8s.io")}
+		m.Owners[1].Annotations["slurmjob.slinky.slurm.net/gang-size"] = "2"
+		return m
+	}
 	hidden := Owner{Kind: schema.GroupKind{Group: "ray.io", Kind: "RayCluster"}, Name: "r", UID: "uid-r"}
 	for name, c := range map[string]struct {
 		key     Key
@@ -220,6 +227,7 @@ func TestSplit(t *testing.T) {
 		"a pod that only claims to be of it": {lwsKey, append(replica("l", "w1"), Member{Pod: pod("x", controlled, lws("s", "0", "0")), Owners: chain("StatefulSet.apps")}),
 			Objects{Served: true, Set: set(2, false)}, []string{"x: uid-x, alone", "l w1: uid-l, 2 together"}},
 		"a gang of a configured kind":  {rayKey, []Member{ray("a", "2", "RayCluster.ray.io"), ray("b", "2", "RayCluster.ray.io")}, Objects{}, []string{"a b: uid-RayCluster.ray.io, 2 together"}},
+		"a JobSet as one gang":         {setKey, []Member{inSet("a"), inSet("b")}, Objects{}, []string{"a b: uid-JobSet.jobset.x-k8s.io, 2 together"}},
 		"a gang of no known size":      {rayKey, []Member{ray("a", "", "RayCluster.ray.io")}, Objects{}, []string{"a: missing, RayCluster ns/raycluster doesn't tell how many pods start together: give it the annotation slurmjob.slinky.slurm.net/gang-size"}},
 		"a gang whose owner is hidden": {rayKey, []Member{{Pod: pod("a"), Unread: &hidden, Why: "may not be read"}}, Objects{}, []string{"a: missing, RayCluster ns/r, whose pods start together, may not be read"}},
 		"a label without the owner":    {rayKey, []Member{ray("a", "", "Job.batch")}, Objects{}, []string{"a: uid-a, alone"}},
