@@ -69,7 +69,10 @@ func Waiting(j slurm.Job, q *Queue, now time.Time) string {
 	if q != nil {
 		s += clause(Blocking(j, q, blockersTold))
 	}
-	if !expected(j, now).IsZero() {
+	switch start, open := q.Expected(j, now); {
+	case open:
+		s += "; when it starts can't be told, as what runs before it has no time limit"
+	case !start.IsZero():
 		s += "; Slurm expects to start it at " + j.StartTime.UTC().Truncate(time.Minute).Format(time.RFC3339)
 	}
 	return s
@@ -79,12 +82,27 @@ func Waiting(j slurm.Job, q *Queue, now time.Time) string {
 // without a time limit for one that ends after a year.
 const openEnded = 300 * 24 * time.Hour
 
-// expected is when Slurm expects to start a job, the zero time where it can't know.
-func expected(j slurm.Job, now time.Time) time.Time {
-	if !j.StartTime.After(now) || j.StartTime.Sub(now) > openEnded {
-		return time.Time{}
+// endlessLasts is how long Slurm takes a job without a time limit to run, from its start.
+const endlessLasts = 365 * 24 * time.Hour
+
+// Expected is when Slurm expects to start a job, the zero time where it doesn't know. open
+// is set where it can't: the job is planned behind one that has no time limit, whose end
+// Slurm has made up.
+func (q *Queue) Expected(j slurm.Job, now time.Time) (start time.Time, open bool) {
+	if !j.StartTime.After(now) {
+		return time.Time{}, false
 	}
-	return j.StartTime
+	open = j.StartTime.Sub(now) > openEnded
+	if q != nil {
+		for _, p := range partitions(j) {
+			end, endless := q.endless[p]
+			open = open || endless && !j.StartTime.Before(end)
+		}
+	}
+	if open {
+		return time.Time{}, true
+	}
+	return j.StartTime, false
 }
 
 // reasonOf is why a job waits, with the account or QOS whose limit it is.

@@ -15,7 +15,7 @@ func TestWaiting(t *testing.T) {
 		"Slurm job 7 waits": {ID: 7, States: slurm.StatesOf(slurm.JobPending)},
 		"Slurm job 7 waits in partition p: no suitable nodes are free now (Resources); Slurm expects to start it at 2026-01-02T04:04:00Z": {
 			ID: 7, Partition: "p", Reason: "Resources", StartTime: now.Add(time.Hour), States: slurm.StatesOf(slurm.JobPending)},
-		"Slurm job 7 waits: jobs of higher priority wait for the same nodes (Priority)": { // a year is what Slurm takes "no limit" for
+		"Slurm job 7 waits: jobs of higher priority wait for the same nodes (Priority); when it starts can't be told, as what runs before it has no time limit": { // a year is what Slurm takes "no limit" for
 			ID: 7, Reason: "Priority", StartTime: now.Add(364 * 24 * time.Hour), States: slurm.StatesOf(slurm.JobPending)},
 		"Slurm job 7 waits: Slurm's reason is SomethingNew": {ID: 7, Reason: "SomethingNew", StartTime: now.Add(-time.Hour)},
 		"Slurm job 7 is suspended":                          {ID: 7, States: slurm.StatesOf(slurm.JobSuspended)},

@@ -19,13 +19,15 @@ type Queue struct {
 	jobs             map[uint32]*slurm.Job
 	nodes            map[string]*slurm.Node
 	byPartition      map[string][]*slurm.Node
+	// endless is the first of the ends that Slurm has made up for jobs without a time limit, by partition.
+	endless map[string]time.Time
 }
 
 // NewQueue makes a queue of what Slurm has at one moment. It keeps the slices.
 func NewQueue(jobs []slurm.Job, nodes []slurm.Node) *Queue {
 	q := &Queue{
 		waiting: map[string][]*slurm.Job{}, running: map[string][]*slurm.Job{},
-		jobs: make(map[uint32]*slurm.Job, len(jobs)), nodes: make(map[string]*slurm.Node, len(nodes)), byPartition: map[string][]*slurm.Node{},
+		jobs: make(map[uint32]*slurm.Job, len(jobs)), nodes: make(map[string]*slurm.Node, len(nodes)), byPartition: map[string][]*slurm.Node{}, endless: map[string]time.Time{},
 	}
 	for i := range nodes {
 		n := &nodes[i]
@@ -69,9 +71,21 @@ func (q *Queue) add(j *slurm.Job) {
 				if !seen[p] {
 					seen[p] = true
 					q.running[p] = append(q.running[p], j)
+					q.madeUp(p, j)
 				}
 			}
 		}
+	}
+}
+
+// madeUp notes the end that Slurm plans with for a job without a time limit.
+func (q *Queue) madeUp(partition string, j *slurm.Job) {
+	if !j.TimeLimit.Infinite || j.StartTime.IsZero() {
+		return
+	}
+	end := j.StartTime.Add(endlessLasts).Truncate(time.Minute)
+	if first, ok := q.endless[partition]; !ok || end.Before(first) {
+		q.endless[partition] = end
 	}
 }
 

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -102,6 +103,38 @@ func BenchmarkWaiting(b *testing.B) {
 		q := cluster(jobs...)
 		for _, j := range jobs {
 			_ = Waiting(j, q, queueTime)
+		}
+	}
+}
+
+// A start behind a job without a time limit is made up: Slurm takes that job to end a year
+// after its own start, however long it has run by now.
+func TestStartBehindAnEndlessJob(t *testing.T) {
+	endless := slurm.Job{ID: 1, States: slurm.StatesOf(slurm.JobRunning), Partition: "p", Nodes: "n1", StartTime: queueTime.Add(-200 * 24 * time.Hour), TimeLimit: slurm.Infinite()}
+	limited := endless
+	limited.TimeLimit = slurm.NumberOf(400 * 24 * 60)
+	waiting := func(in time.Duration) slurm.Job {
+		return slurm.Job{ID: 2, States: slurm.StatesOf(slurm.JobPending), Reason: "Resources", Partition: "p", StartTime: queueTime.Add(in)}
+	}
+	nodes := []slurm.Node{{Name: "n1", Partitions: []string{"p"}}}
+	for name, tc := range map[string]struct {
+		runs slurm.Job
+		in   time.Duration
+		open bool
+	}{
+		"behind it":            {endless, 165 * 24 * time.Hour, true},
+		"later":                {endless, 200 * 24 * time.Hour, true},
+		"before it ends":       {endless, 24 * time.Hour, false},
+		"behind a limited one": {limited, 165 * 24 * time.Hour, false},
+	} {
+		j := waiting(tc.in)
+		q := NewQueue([]slurm.Job{tc.runs, j}, nodes)
+		start, open := q.Expected(j, queueTime)
+		if open != tc.open || start.IsZero() != tc.open {
+			t.Errorf("%s: %v, %v", name, start, open)
+		}
+		if says := strings.Contains(Waiting(j, q, queueTime), "can't be told, as what runs before it has no time limit"); says != tc.open {
+			t.Errorf("%s: %s", name, Waiting(j, q, queueTime))
 		}
 	}
 }

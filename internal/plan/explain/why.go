@@ -219,8 +219,7 @@ func (a *Answer) waits(f Facts) {
 	if a.Reason == "" || j.Reason == "" {
 		a.Reason, a.Summary = "", fmt.Sprintf("Slurm job %d waits.", j.ID)
 	}
-	a.open = a.Start.Sub(f.Now) > openEnded
-	a.Start = expected(j, f.Now)
+	a.Start, a.open = f.Queue.Expected(j, f.Now)
 	if a.State == StateBlocked {
 		a.Start = time.Time{}
 	}

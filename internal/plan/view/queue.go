@@ -280,9 +280,6 @@ func (m *Model) jobState(item *Item, j *slurm.Job) {
 	}
 }
 
-// farthest is how far ahead a start is believed: Slurm takes what runs without a limit to run for a year.
-const farthest = 300 * 24 * time.Hour
-
 func (m *Model) waiting(item *Item, j *slurm.Job) {
 	item.State = StateWaiting
 	if explain.NeedsPerson(j.Reason) {
@@ -290,7 +287,7 @@ func (m *Model) waiting(item *Item, j *slurm.Job) {
 	}
 	item.Reason = explain.ReasonOf(*j)
 	item.End = time.Time{}
-	if !item.Start.After(m.Taken) || item.Start.After(m.Taken.Add(farthest)) || item.State == StateNeedsAction {
+	if item.Start, _ = m.queue.Expected(*j, m.Taken); item.State == StateNeedsAction {
 		item.Start = time.Time{}
 	}
 	if item.Place, item.Of = m.queue.Position(*j); item.Place == 0 {
