@@ -20,6 +20,10 @@ for program in bridge bridge-scheduler bridge-admission; do
     cp "config/rbac/$program/role.yaml" "charts/slurm-bridge/files/$component-role.yaml"
 done
 
+# RBAC of the web page in a pod, from the markers beside the command's main function.
+tool controller-gen rbac:roleName=slurm-bridge-web paths=./cmd/slinky output:rbac:dir=config/rbac/web
+cp config/rbac/web/role.yaml charts/slurm-bridge/files/web-role.yaml
+
 # RBAC of the CPU driver, from the markers beside its main function.
 tool controller-gen rbac:roleName=dra-driver-cpu paths=./cmd/dra-cpu/... output:rbac:dir=config/rbac/dra-cpu
 

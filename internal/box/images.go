@@ -20,7 +20,7 @@ func programImages(o Options) []string {
 	if o.Bare {
 		return []string{"pause"}
 	}
-	return []string{"pause", "operator", "operator-webhook", "bridge-scheduler", "bridge", "bridge-admission"}
+	return []string{"pause", "operator", "operator-webhook", "bridge-scheduler", "bridge", "bridge-admission", "slinky"}
 }
 
 func (b *Box) buildImages(ctx context.Context, s *progress.Step, names []string) ([]image.Image, error) {

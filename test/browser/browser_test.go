@@ -40,13 +40,18 @@ func see(t *testing.T, f view.Facts) (dom, log string) {
 	return string(out), complaints.String()
 }
 
-func TestPage(t *testing.T) {
+func needsChromium(t *testing.T) {
+	t.Helper()
 	if os.Getenv(slurmtest.Variable) != "1" {
 		t.Skipf("needs root, to get Chromium from Debian: set %s=1 to run it", slurmtest.Variable)
 	}
 	if err := debian.EnsureHostPackages(t.Context(), io.Discard, "chromium"); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func TestPage(t *testing.T) {
+	needsChromium(t)
 	cases := map[string]struct {
 		facts      view.Facts
 		has, hasNo []string

@@ -42,8 +42,8 @@ func TestBridgeConfiguration(t *testing.T) {
 
 // The chart gives each program the rights that its own code asks for, and no other.
 func TestBridgeRoles(t *testing.T) {
-	all := render(t, "slurm-bridge", "")
-	for component, dir := range map[string]string{"scheduler": "bridge-scheduler", "controllers": "bridge", "admission": "bridge-admission"} {
+	all := render(t, "slurm-bridge", "web: {enabled: true}")
+	for component, dir := range map[string]string{"scheduler": "bridge-scheduler", "controllers": "bridge", "admission": "bridge-admission", "web": "web"} {
 		for _, want := range objects(t, read(t, root, "config/rbac", dir, "role.yaml")) {
 			same(t, "the "+want.GetKind()+" of "+component, at(t, want, "rules"), at(t, find(t, all, want.GetKind(), want.GetName()), "rules"))
 		}
@@ -99,6 +99,8 @@ func TestBridgeRefused(t *testing.T) {
 		"owners in extraConfig":    {"sharedConfig: {extraConfig: {ownerKinds: []}}", "sharedConfig.extraConfig has ownerKinds, which has a value of its own in this chart"},
 		"no failure policy":        {"admission: {failurePolicy: Maybe}", "at '/admission/failurePolicy': value must be one of"},
 		"endless webhooks":         {"admission: {timeoutSeconds: 60}", "at '/admission/timeoutSeconds': maximum: got 60, want 30"},
+		"page on no port":          {"web: {enabled: true, service: {port: 0}}", "at '/web/service/port': minimum: got 0, want 1"},
+		"several pages":            {"web: {enabled: true, replicas: 2}", "at '/web': additional properties 'replicas' not allowed"},
 		"bad scheduler name":       {"schedulerConfig: {schedulerName: My_Scheduler}", "at '/schedulerConfig/schedulerName'"},
 	} {
 		t.Run(name, func(t *testing.T) {

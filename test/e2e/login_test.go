@@ -30,11 +30,11 @@ func sshKey(t *testing.T) (signer ssh.Signer, authorized string) {
 	return signer, strings.TrimSpace(string(ssh.MarshalAuthorizedKey(signer.PublicKey())))
 }
 
-// forward makes port 22 of a pod, a Service or a Deployment a port of this machine, and returns its address.
-func (b *box) forward(to string) string {
+// forward makes a port of a pod, a Service or a Deployment a port of this machine, and returns its address.
+func (b *box) forward(to, port string) string {
 	b.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, b.slinky, "kubectl", "--name", b.name, "port-forward", "-n", b.namespace, to, ":22")
+	cmd := exec.CommandContext(ctx, b.slinky, "kubectl", "--name", b.name, "port-forward", "-n", b.namespace, to, ":"+port)
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -169,7 +169,7 @@ func TestLoginByDirectory(t *testing.T) {
 	b.wait("loginset/login", "condition=Ready")
 	c.nodesAre("idle", "cpu-0", "cpu-1")
 
-	login := b.forward("deployment/login")
+	login := b.forward("deployment/login", "22")
 	ada := account{user: "ada", auth: ssh.Password("engine"), check: b.hostKey()}
 	adaByKey := account{user: "ada", auth: ssh.PublicKeys(adaSigner)}
 	root := account{user: "root", auth: ssh.PublicKeys(rootSigner)}
@@ -218,7 +218,7 @@ func (b *box) hostKey() ssh.HostKeyCallback {
 // workerAccess goes through a worker without a job, with one, and with one that ends.
 func (b *box) workerAccess(c *cluster, login string, onLogin, user account) {
 	b.t.Helper()
-	with, without := b.forward("pod/cpu-0"), b.forward("pod/cpu-1")
+	with, without := b.forward("pod/cpu-0", "22"), b.forward("pod/cpu-1", "22")
 	user.check = nil
 	b.refused(with, user, "no job on cpu-0")
 	job := b.answers(login, onLogin, "sbatch --parsable --nodelist=cpu-0 --output=/dev/null --wrap 'sleep 3600'")

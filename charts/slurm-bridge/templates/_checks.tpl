@@ -3,7 +3,8 @@
 {{- range $path := list "schedulerConfig" "policy" "networkPolicy" "metrics" "metrics.serviceMonitor" "admission.certManager"
       "sharedConfig" "sharedConfig.slurmJwtKeySecret" "sharedConfig.slurmTLS"
       "scheduler.image" "scheduler.pdb" "scheduler.serviceAccount" "controllers.image" "controllers.pdb" "controllers.serviceAccount"
-      "admission.image" "admission.pdb" "admission.serviceAccount" -}}
+      "admission.image" "admission.pdb" "admission.serviceAccount"
+      "web" "web.image" "web.pdb" "web.serviceAccount" "web.service" -}}
 {{- $at := $.Values -}}
 {{- range splitList "." $path -}}
 {{- if kindIs "invalid" (index $at .) -}}
@@ -53,5 +54,6 @@
 {{- define "bridge.replicas" -}}
 {{- $c := get .root.Values .component -}}
 {{- $n := get $c (ternary "replicaCount" "replicas" (eq .component "scheduler")) -}}
-{{- kindIs "invalid" $n | ternary 1 $n -}}
+{{- /* Logins are in the memory of the page's one pod. */ -}}
+{{- or (kindIs "invalid" $n) (eq .component "web") | ternary 1 $n -}}
 {{- end -}}

@@ -66,7 +66,7 @@ labels:
 {{/* bridge.image (dict "root" $ "component" "scheduler") */}}
 {{- define "bridge.image" -}}
 {{- $image := (get .root.Values .component).image -}}
-{{- $own := dict "scheduler" "bridge-scheduler" "controllers" "bridge" "admission" "bridge-admission" -}}
+{{- $own := dict "scheduler" "bridge-scheduler" "controllers" "bridge" "admission" "bridge-admission" "web" "slinky" -}}
 {{- $repository := $image.repository | default (printf "ghcr.io/slinky-hpc/%s" (get $own .component)) -}}
 {{- $reference := printf "%s:%s" $repository (toString ($image.tag | default .root.Chart.AppVersion)) -}}
 {{- if $image.digest -}}

@@ -8,7 +8,7 @@ metadata:
 spec:
   replicas: {{ include "bridge.replicas" . }}
   revisionHistoryLimit: 0
-  {{- if and (ne .component "admission") (eq (include "bridge.elects" $c) "false") }}
+  {{- if and (has .component (list "scheduler" "controllers")) (eq (include "bridge.elects" $c) "false") }}
   # Two at once would each act.
   strategy:
     type: Recreate
@@ -69,15 +69,16 @@ topologySpreadConstraints:
 image: {{ include "bridge.image" . }}
 imagePullPolicy: {{ $c.image.pullPolicy | default "IfNotPresent" }}
 {{- $scheme := ternary "HTTPS" "HTTP" (eq .component "scheduler") }}
+{{- $web := eq .component "web" }}
 livenessProbe:
   httpGet:
     path: /healthz
-    port: health
+    port: {{ ternary "page" "health" $web }}
     scheme: {{ $scheme }}
 readinessProbe:
   httpGet:
-    path: /readyz
-    port: health
+    path: {{ ternary "/healthz" "/readyz" $web }}
+    port: {{ ternary "page" "health" $web }}
     scheme: {{ $scheme }}
   periodSeconds: 2
 {{- with $c.resources }}
