@@ -34,7 +34,7 @@ func openTab(t *testing.T, address string) *tab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := exec.CommandContext(ctx, "chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1400,900", "--remote-debugging-pipe", "--user-data-dir=" + t.TempDir())
+	c := exec.CommandContext(ctx, "chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1400,900", "--remote-debugging-pipe", "--user-data-dir="+t.TempDir())
 	c.ExtraFiles = []*os.File{theirs, theirsToo} // file descriptors 3 and 4
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
