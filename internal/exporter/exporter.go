@@ -186,17 +186,27 @@ func (e *Exporter) changed(event cache.Event) {
 		return
 	}
 	was, now := event.Job.Old, event.Job.New
-	// What the first reading brings has happened before; only what happens from then on counts.
-	if now.States.Has(slurm.JobRunning) && (was == nil || !was.States.Has(slurm.JobRunning)) && now.StartTime.After(e.began) {
+	// What the first reading brings has happened before; only what happens from then on counts. Slurm's times are whole seconds.
+	began := e.began.Truncate(time.Second)
+	if started(now) && (was == nil || !started(was)) && !now.StartTime.Before(began) {
 		since := now.EligibleTime
 		if since.IsZero() {
 			since = now.SubmitTime
 		}
 		e.wait.WithLabelValues(e.partition(now.Partition)).Observe(max(now.StartTime.Sub(since), 0).Seconds())
 	}
-	if now.States.JobEnded() && (was == nil || !was.States.JobEnded()) && now.EndTime.After(e.began) && !now.StartTime.IsZero() && now.Nodes != "" {
+	if started(now) && now.States.JobEnded() && (was == nil || !was.States.JobEnded()) && !now.EndTime.Before(began) {
 		e.run.WithLabelValues(e.partition(now.Partition)).Observe(max(now.EndTime.Sub(now.StartTime), 0).Seconds())
 	}
+}
+
+// started tells whether a job has had nodes: it runs, or ran before it ended, perhaps all of it between two looks.
+// One that waits may have a start in the future.
+func started(j *slurm.Job) bool {
+	if j.StartTime.IsZero() || j.Nodes == "" {
+		return false
+	}
+	return j.States.HasAny(slurm.JobRunning, slurm.JobSuspended) || j.States.JobEnded()
 }
 
 // count writes the page anew if something has changed.

@@ -103,18 +103,19 @@ func TestAway(t *testing.T) {
 // Jobs are measured as they start and end. What was so before the exporter started doesn't count.
 func TestHistograms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(300 * time.Millisecond) // not at the beginning of a second
 		v := &view{}
 		e := New(Config{View: v, Slurm: parts{}, Now: time.Now, Log: logr.Discard()})
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		go e.Run(ctx)
 		synctest.Wait()
-		began := time.Now()
+		began := e.began
 		at := func(seconds int) time.Time { return began.Add(time.Duration(seconds) * time.Second) }
-		v.change(nil, &slurm.Job{ID: 1, Partition: "a", States: slurm.StatesOf("RUNNING"), StartTime: at(-5)})
+		v.change(nil, &slurm.Job{ID: 1, Partition: "a", States: slurm.StatesOf("RUNNING"), Nodes: "n", StartTime: at(-5)})
 		v.change(nil, &slurm.Job{ID: 2, Partition: "a", States: slurm.StatesOf("COMPLETED"), Nodes: "n", StartTime: at(-9), EndTime: at(-5)})
 		waits := &slurm.Job{ID: 3, Partition: "a", States: slurm.StatesOf("PENDING"), SubmitTime: at(0)}
-		runs := &slurm.Job{ID: 3, Partition: "a", States: slurm.StatesOf("RUNNING"), SubmitTime: at(0), EligibleTime: at(2), StartTime: at(10)}
+		runs := &slurm.Job{ID: 3, Partition: "a", States: slurm.StatesOf("RUNNING"), Nodes: "n", SubmitTime: at(0), EligibleTime: at(2), StartTime: at(10)}
 		ended := &slurm.Job{ID: 3, Partition: "a", States: slurm.StatesOf("COMPLETED"), Nodes: "n", StartTime: at(10), EndTime: at(40)}
 		v.change(nil, waits)
 		v.change(waits, runs)
@@ -122,13 +123,16 @@ func TestHistograms(t *testing.T) {
 		v.change(ended, ended)
 		v.change(waits, &slurm.Job{ID: 4, Partition: "a", States: slurm.StatesOf("CANCELLED"), EndTime: at(40)})
 		v.change(ended, nil)
-		want(t, scrape(t, e), map[string]float64{"slurm_job_wait_seconds{partition=a}": 1, "slurm_job_run_seconds{partition=a}": 1})
+		// One that starts and ends between two looks, and one that starts in the second in which the exporter does.
+		v.change(nil, &slurm.Job{ID: 5, Partition: "a", States: slurm.StatesOf("FAILED"), Nodes: "n", SubmitTime: at(10), StartTime: at(12), EndTime: at(15)})
+		v.change(nil, &slurm.Job{ID: 6, Partition: "a", States: slurm.StatesOf("RUNNING"), Nodes: "n", SubmitTime: began, StartTime: began.Truncate(time.Second)})
+		want(t, scrape(t, e), map[string]float64{"slurm_job_wait_seconds{partition=a}": 3, "slurm_job_run_seconds{partition=a}": 2})
 		families, err := e.registry.Gather()
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, f := range families {
-			if sums := map[string]float64{"slurm_job_wait_seconds": 8, "slurm_job_run_seconds": 30}; sums[f.GetName()] != 0 && f.Metric[0].Histogram.GetSampleSum() != sums[f.GetName()] {
+			if sums := map[string]float64{"slurm_job_wait_seconds": 10, "slurm_job_run_seconds": 33}; sums[f.GetName()] != 0 && f.Metric[0].Histogram.GetSampleSum() != sums[f.GetName()] {
 				t.Errorf("%s sums up to %v", f.GetName(), f.Metric[0].Histogram.GetSampleSum())
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/slinky-hpc/slinky/internal/apitest"
 	"github.com/slinky-hpc/slinky/slurm"
 	"github.com/slinky-hpc/slinky/slurm/cache"
 	"github.com/slinky-hpc/slinky/slurm/slurmtest"
@@ -121,7 +123,7 @@ func TestSlurm(t *testing.T) {
 	}
 }
 
-// Shares, limits and use are those that sshare and sacctmgr tell of, and of a job that runs.
+// Shares, limits and use are those that sshare and sacctmgr tell of, and of a job that runs; its times are those of sacct.
 func TestSlurmAccounting(t *testing.T) {
 	cluster := slurmtest.Start(t, slurmtest.Options{WithAccounting: true, ExternalNodes: []slurm.NodeCreate{slurmtest.ExternalNode("x1")}})
 	client := cluster.Client(t, "root")
@@ -177,8 +179,14 @@ func TestSlurmAccounting(t *testing.T) {
 		case <-again.C:
 		}
 	}
+	asSshare(t, cluster, scrape(t, e))
+	asSacct(t, cluster, client, e)
+}
+
+// asSshare compares a user's shares with sshare.
+func asSshare(t *testing.T, cluster *slurmtest.Cluster, got map[string]float64) {
+	t.Helper()
 	fields := strings.Split(strings.TrimSpace(cluster.Run(t, "sshare", "--noheader", "--parsable2", "--accounts=phys", "--users=alice", "--format=User,RawShares,NormShares,FairShare")), "\n")
-	got := scrape(t, e)
 	for _, line := range fields {
 		f := strings.Split(line, "|")
 		if strings.TrimSpace(f[0]) != "alice" {
@@ -193,6 +201,59 @@ func TestSlurmAccounting(t *testing.T) {
 		return
 	}
 	t.Errorf("sshare doesn't know alice: %q", fields)
+}
+
+// asSacct ends the job that runs, and compares how long it waited and ran with what Slurm's accounting has.
+func asSacct(t *testing.T, cluster *slurmtest.Cluster, client slurm.Client, e *Exporter) {
+	t.Helper()
+	text := strings.TrimSpace(cluster.Run(t, "squeue", "--noheader", "--states=RUNNING", "--format=%i"))
+	id, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
+		t.Fatalf("squeue tells of running jobs %q", text)
+	}
+	if err := client.CancelJobs(t.Context(), uint32(id)); err != nil {
+		t.Fatal(err)
+	}
+	type times struct{ wait, run float64 }
+	var ours, theirs times
+	apitest.Eventually(t, time.Minute, "the exporter and sacct tell the same of the job", func() error {
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
+		page := w.Body.String()
+		ours = times{sampleOf(page, `slurm_job_wait_seconds_sum{partition="ext"}`), sampleOf(page, `slurm_job_run_seconds_sum{partition="ext"}`)}
+		row := strings.Split(strings.TrimSpace(cluster.Run(t, "sacct", "--noheader", "--parsable2", "--allusers", "--allocations", "--jobs="+text,
+			"--format=State,Eligible,Start,End")), "|")
+		if len(row) != 4 || !strings.HasPrefix(row[0], "CANCELLED") {
+			return fmt.Errorf("sacct says %q", row)
+		}
+		var at [3]time.Time
+		for i, text := range row[1:] {
+			var err error
+			if at[i], err = time.Parse("2006-01-02T15:04:05", text); err != nil {
+				return err
+			}
+		}
+		theirs = times{at[1].Sub(at[0]).Seconds(), at[2].Sub(at[1]).Seconds()}
+		if ours != theirs {
+			return fmt.Errorf("the exporter has %+v, sacct %+v", ours, theirs)
+		}
+		return nil
+	})
+	if theirs.run < 1 {
+		t.Errorf("a job that ran for %v s proves nothing", theirs.run)
+	}
+}
+
+// sampleOf is one value of a page, -1 where it isn't there.
+func sampleOf(page, name string) float64 {
+	for line := range strings.Lines(page) {
+		if rest, ok := strings.CutPrefix(line, name+" "); ok {
+			if x, err := strconv.ParseFloat(strings.TrimSpace(rest), 64); err == nil {
+				return x
+			}
+		}
+	}
+	return -1
 }
 
 // compare is what slurmctld's endpoint has and the exporter hasn't, or has otherwise.

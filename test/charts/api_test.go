@@ -1,8 +1,12 @@
 package charts
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/slinky-hpc/slinky/internal/apitest"
 )
@@ -30,6 +35,7 @@ type cluster struct {
 func TestAPIServer(t *testing.T) {
 	server := apitest.Start(t)
 	helm(t)
+	installKinds(t, server.Config)
 	config := rest.CopyConfig(server.Config)
 	config.WarningHandler = rest.NoWarnings{} // privileged pods in plain namespaces, say
 	admin, err := client.New(config, client.Options{})
@@ -41,6 +47,39 @@ func TestAPIServer(t *testing.T) {
 	t.Run("check 53: keys", c.testKeys)
 	t.Run("unchanged", c.testUnchanged)
 	t.Run("unchanged bridge", c.testBridgeUnchanged)
+}
+
+// installKinds installs the custom resources of cert-manager and the Prometheus operator, as their releases have them.
+func installKinds(t *testing.T, config *rest.Config) {
+	t.Helper()
+	folders := map[string]string{
+		"github.com/cert-manager/cert-manager": "deploy/crds/cert-manager.io_*.yaml",
+		"github.com/prometheus-operator/prometheus-operator": "example/prometheus-operator-crd/*monitors.yaml " +
+			"example/prometheus-operator-crd/*prometheusrules.yaml",
+	}
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"mod", "download", "-json"}, slices.Sorted(maps.Keys(folders))...)...)
+	cmd.Dir = "kinds"
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", cmd, err, out)
+	}
+	options := envtest.CRDInstallOptions{ErrorIfPathMissing: true}
+	for modules := json.NewDecoder(bytes.NewReader(out)); modules.More(); {
+		var module struct{ Path, Dir string }
+		if err := modules.Decode(&module); err != nil {
+			t.Fatal(err)
+		}
+		for _, pattern := range strings.Fields(folders[module.Path]) {
+			files, err := filepath.Glob(filepath.Join(module.Dir, pattern))
+			if err != nil || len(files) == 0 {
+				t.Fatalf("%s has no %s: %v", module.Path, pattern, err)
+			}
+			options.Paths = append(options.Paths, files...)
+		}
+	}
+	if _, err := envtest.InstallCRDs(config, options); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (c *cluster) helm(t *testing.T, values string, args ...string) {
@@ -62,12 +101,11 @@ func (c *cluster) testAccepted(t *testing.T) {
 	if err := c.admin.Create(t.Context(), high); err != nil {
 		t.Fatal(err)
 	}
-	for _, tc := range cases(t) {
+	accepted := map[string]bool{}
+	for _, tc := range append(cases(t), testCase{exporterChart, "everything", exporterEverything}, testCase{"dra-driver-cpu", "defaults", ""}) {
 		t.Run(tc.chart+"/"+tc.name, func(t *testing.T) {
 			for _, u := range render(t, tc.chart, tc.values) {
-				if slices.Contains([]string{"cert-manager.io", "monitoring.coreos.com"}, u.GroupVersionKind().Group) {
-					continue // their kinds are not installed here
-				}
+				accepted[u.GetKind()] = true
 				if u.GetNamespace() == "" {
 					if mapping, err := c.admin.RESTMapper().RESTMapping(u.GroupVersionKind().GroupKind(), u.GroupVersionKind().Version); err != nil {
 						t.Fatal(err)
@@ -80,6 +118,11 @@ func (c *cluster) testAccepted(t *testing.T) {
 				}
 			}
 		})
+	}
+	for _, kind := range []string{"ServiceMonitor", "PrometheusRule", "Certificate", "Issuer"} {
+		if !accepted[kind] {
+			t.Errorf("no case renders a %s", kind)
+		}
 	}
 }
 

@@ -11,7 +11,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const exporterChart = "slurm-exporter"
+const (
+	exporterChart = "slurm-exporter"
+	// exporterEverything has everything on that is off by default.
+	exporterEverything = `
+exporter: {jwtKeySecret: {name: key}, token: {create: true}, externalMetrics: {enabled: true}, serviceMonitor: {enabled: true, interval: 60s}, vpensoNames: true, extraArgs: [--no-users]}
+prometheusRule: {enabled: true}
+`
+)
 
 // The published values give what they gave: a Secret's token, the cluster's REST API, one Deployment.
 func TestExporter(t *testing.T) {
@@ -88,8 +95,7 @@ func TestExporterFiles(t *testing.T) {
 
 // With everything on, each object is there, and the exporter has the rights of its own role alone.
 func TestExporterEverything(t *testing.T) {
-	values := `exporter: {jwtKeySecret: {name: key}, token: {create: true}, externalMetrics: {enabled: true}, serviceMonitor: {enabled: true, interval: 60s}, vpensoNames: true, extraArgs: [--no-users]}`
-	all := render(t, exporterChart, values)
+	all := render(t, exporterChart, exporterEverything)
 	token := find(t, all, "Token", exporterChart)
 	same(t, "the token's key", map[string]any{"name": "key", "key": "jwt.key"}, at(t, token, "spec", "jwtKeyRef"))
 	same(t, "the token's Secret", map[string]any{"name": "slurm-exporter-token", "key": "auth-token"}, at(t, token, "spec", "secretRef"))
