@@ -103,9 +103,9 @@ func TestAway(t *testing.T) {
 // Jobs are measured as they start and end. What was so before the exporter started doesn't count.
 func TestHistograms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(300 * time.Millisecond) // not at the beginning of a second
 		v := &view{}
-		e := New(Config{View: v, Slurm: parts{}, Now: time.Now, Log: logr.Discard()})
+		// It doesn't start at the beginning of a second.
+		e := New(Config{View: v, Slurm: parts{}, Now: func() time.Time { return time.Now().Add(300 * time.Millisecond) }, Log: logr.Discard()})
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		go e.Run(ctx)
