@@ -166,7 +166,10 @@ func nodesText(m *view.Model, nodes []view.Node, wide bool, s table.Style) strin
 		s.Width = 0
 	}
 	for _, n := range nodes {
-		state := n.State
+		state := n.ShortState()
+		if wide {
+			state = n.State
+		}
 		if n.Slurm == "" {
 			state = "-"
 		}

@@ -141,9 +141,27 @@ func (m *Model) Nodes() []Node {
 	return out
 }
 
+// stateText is a node's state as sinfo words it: what it is, and then what else is so.
+func stateText(s slurm.States) string {
+	words := slices.Clone(s)
+	base := []string{slurm.NodeIdle, slurm.NodeMixed, slurm.NodeAllocated, slurm.NodeDown, slurm.NodeError, slurm.NodeFuture, slurm.NodeUnknown}
+	slices.SortStableFunc(words, func(a, b string) int {
+		return cmp.Compare(slices.Index(base, b), slices.Index(base, a))
+	})
+	return strings.ToLower(strings.Join(words, "+"))
+}
+
+// ShortState is State without what a node is for ever: its role says that.
+func (n Node) ShortState() string {
+	words := slices.DeleteFunc(strings.Split(n.State, "+"), func(w string) bool {
+		return w == strings.ToLower(slurm.NodeDynamicNorm) || w == strings.ToLower(slurm.NodeExternal)
+	})
+	return strings.Join(words, "+")
+}
+
 func (m *Model) slurmNode(s *slurm.Node, names map[string]string, kube map[string]*corev1.Node) Node {
 	n := Node{
-		Name: s.Name, Slurm: s.Name, Role: RoleSlurm, State: strings.ToLower(s.States.String()), Partitions: s.Partitions, Topology: s.Topology,
+		Name: s.Name, Slurm: s.Name, Role: RoleSlurm, State: stateText(s.States), Partitions: s.Partitions, Topology: s.Topology,
 		Sockets: s.Sockets, CoresPerSocket: s.Cores, Threads: s.Threads, Health: slurmHealth(s),
 		Total: Amounts{CPUs: uint64(max(cmp.Or(s.EffectiveCPUs, s.CPUs), 0)), Memory: less(s.RealMemory, s.SpecializedMemory), GPUs: gpus(s.GRES)},
 		Used:  Amounts{CPUs: uint64(max(s.AllocCPUs, 0)), Memory: s.AllocMemory, GPUs: gpus(s.GRESUsed)},
