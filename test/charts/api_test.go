@@ -1,14 +1,9 @@
 package charts
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -19,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/slinky-hpc/slinky/internal/apitest"
 )
@@ -35,7 +29,7 @@ type cluster struct {
 func TestAPIServer(t *testing.T) {
 	server := apitest.Start(t)
 	helm(t)
-	installKinds(t, server.Config)
+	server.InstallOthers(t)
 	config := rest.CopyConfig(server.Config)
 	config.WarningHandler = rest.NoWarnings{} // privileged pods in plain namespaces, say
 	admin, err := client.New(config, client.Options{})
@@ -47,39 +41,6 @@ func TestAPIServer(t *testing.T) {
 	t.Run("check 53: keys", c.testKeys)
 	t.Run("unchanged", c.testUnchanged)
 	t.Run("unchanged bridge", c.testBridgeUnchanged)
-}
-
-// installKinds installs the custom resources of cert-manager and the Prometheus operator, as their releases have them.
-func installKinds(t *testing.T, config *rest.Config) {
-	t.Helper()
-	folders := map[string]string{
-		"github.com/cert-manager/cert-manager": "deploy/crds/cert-manager.io_*.yaml",
-		"github.com/prometheus-operator/prometheus-operator": "example/prometheus-operator-crd/*monitors.yaml " +
-			"example/prometheus-operator-crd/*prometheusrules.yaml",
-	}
-	cmd := exec.CommandContext(t.Context(), "go", append([]string{"mod", "download", "-json"}, slices.Sorted(maps.Keys(folders))...)...)
-	cmd.Dir = "kinds"
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%s: %v\n%s", cmd, err, out)
-	}
-	options := envtest.CRDInstallOptions{ErrorIfPathMissing: true}
-	for modules := json.NewDecoder(bytes.NewReader(out)); modules.More(); {
-		var module struct{ Path, Dir string }
-		if err := modules.Decode(&module); err != nil {
-			t.Fatal(err)
-		}
-		for _, pattern := range strings.Fields(folders[module.Path]) {
-			files, err := filepath.Glob(filepath.Join(module.Dir, pattern))
-			if err != nil || len(files) == 0 {
-				t.Fatalf("%s has no %s: %v", module.Path, pattern, err)
-			}
-			options.Paths = append(options.Paths, files...)
-		}
-	}
-	if _, err := envtest.InstallCRDs(config, options); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func (c *cluster) helm(t *testing.T, values string, args ...string) {

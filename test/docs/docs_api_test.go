@@ -8,20 +8,15 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -40,11 +35,8 @@ func (b block) at(line int) string { return fmt.Sprintf("%s:%d", b.file, b.line+
 // TestManifests applies every manifest that the documentation and the examples show.
 func TestManifests(t *testing.T) {
 	server := apitest.Start(t, "feature-gates=GenericWorkload=true", "runtime-config=api/all=true")
-	s := scheme.Scheme
-	if err := apiextensionsv1.AddToScheme(s); err != nil {
-		t.Fatal(err)
-	}
-	admin, err := client.New(server.Config, client.Options{Scheme: s})
+	server.InstallOthers(t)
+	admin, err := client.New(server.Config, client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,21 +157,10 @@ func apply(t *testing.T, admin client.Client, at, text string) {
 	}
 }
 
-// foreign are the groups whose kinds others define; here each takes anything.
-func foreign() []string {
-	return []string{"keda.sh", "monitoring.coreos.com", "cert-manager.io", "jobset.x-k8s.io", "leaderworkerset.x-k8s.io", "kueue.x-k8s.io", "batch.volcano.sh", "kubeflow.org", "ray.io", "scheduling.x-k8s.io"}
-}
-
-// prepare makes what a manifest needs: its namespace, and its kind if that is another project's.
+// prepare makes the namespace of a manifest.
 func prepare(ctx context.Context, admin client.Client, u *unstructured.Unstructured) error {
 	kind := u.GroupVersionKind()
 	mapping, err := admin.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
-	if meta.IsNoMatchError(err) && slices.Contains(foreign(), kind.Group) {
-		if err := define(ctx, admin, kind); err != nil {
-			return err
-		}
-		mapping, err = admin.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
-	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", kind, err)
 	}
@@ -194,31 +175,6 @@ func prepare(ctx context.Context, admin client.Client, u *unstructured.Unstructu
 		return nil
 	}
 	return err
-}
-
-func define(ctx context.Context, admin client.Client, kind schema.GroupVersionKind) error {
-	yes, plural := true, strings.ToLower(kind.Kind)+"s"
-	crd := &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + kind.Group},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: kind.Group, Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: kind.Kind, Plural: plural, Singular: strings.ToLower(kind.Kind), ListKind: kind.Kind + "List"},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: kind.Version, Served: true, Storage: true,
-				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &yes}}}},
-		},
-	}
-	if err := admin.Create(ctx, crd); err != nil {
-		return fmt.Errorf("define %s: %w", kind, err)
-	}
-	return wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(context.Context) (bool, error) {
-		_, err := admin.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
-		if err == nil {
-			list := &unstructured.UnstructuredList{}
-			list.SetGroupVersionKind(kind)
-			err = admin.List(ctx, list)
-		}
-		return err == nil, nil
-	})
 }
 
 func TestFenced(t *testing.T) {
