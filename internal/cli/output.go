@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -12,7 +13,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slinky-hpc/slinky/internal/cli/table"
-	"github.com/slinky-hpc/slinky/internal/plan/view"
 )
 
 // output is what a command prints: tables for people, or the same facts for programs.
@@ -45,36 +45,32 @@ func (o *output) wide() bool { return o.format == "wide" }
 
 // print prints v for programs, or what people and names return.
 func (o *output) print(c *cobra.Command, v any, people func() string, names func() []string) error {
+	return o.printTo(c.OutOrStdout(), v, people, names)
+}
+
+func (o *output) printTo(out io.Writer, v any, people func() string, names func() []string) error {
 	switch o.format {
 	case "json":
-		e := json.NewEncoder(c.OutOrStdout())
+		e := json.NewEncoder(out)
 		e.SetIndent("", "  ")
 		e.SetEscapeHTML(false)
 		return e.Encode(v)
 	case "yaml":
 		text, err := yaml.Marshal(v)
 		if err == nil {
-			_, err = c.OutOrStdout().Write(text)
+			_, err = out.Write(text)
 		}
 		return err
 	case "name":
 		for _, name := range names() {
-			if _, err := fmt.Fprintln(c.OutOrStdout(), name); err != nil {
+			if _, err := fmt.Fprintln(out, name); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	_, err := fmt.Fprint(c.OutOrStdout(), people())
+	_, err := fmt.Fprint(out, people())
 	return err
-}
-
-// show prints what both worlds have part in, and tells where one couldn't be asked.
-func (o *output) show(c *cobra.Command, m *view.Model, v any, people func() string, names func() []string) error {
-	if err := o.print(c, v, people, names); err != nil {
-		return err
-	}
-	return partial(m)
 }
 
 // each names the elements of a list.

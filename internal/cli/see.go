@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -40,43 +41,61 @@ func (s *settings) flags(c *cobra.Command) *clusterFlags {
 
 func (s *settings) status() *cobra.Command {
 	var o output
+	var w watching
 	var check bool
 	c := &cobra.Command{
 		Use: "status", GroupID: "see", Args: exactly(0, ""),
 		Short:   "Show both worlds at a glance: what runs, what is used, what waits for what, and what is wrong",
-		Example: "  slinky status\n  slinky status --check -o json",
+		Example: "  slinky status\n  slinky status --watch\n  slinky status --check -o json",
 	}
 	f := s.flags(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
+		if check && w.on {
+			return usage("--check tells of one look by its exit code, so it can't be with --watch")
+		}
 		box := ""
-		if s.usesBox(f) {
-			b, err := s.box()
-			if err != nil {
-				return err
+		looks := s.looker(f, worlds.Want{})
+		look := func(ctx context.Context) (m *view.Model, namespace string, err error) {
+			if box, err = s.boxLine(ctx, f); err != nil {
+				return nil, "", err
 			}
-			line, runs, err := b.Running(c.Context())
-			switch {
-			case runs:
-				box = line + "\n\n"
-			case err == nil:
-				return coded{ExitFailed, fmt.Errorf("%s", line)}
-			}
+			return looks(ctx)
 		}
-		m, _, err := s.look(c.Context(), f, worlds.Want{})
-		if err != nil {
-			return err
-		}
-		status := m.Status()
-		err = o.show(c, m, status, func() string { return box + statusText(m, status, s.style(c)) },
-			each(status.Problems, func(p view.Problem) string { return p.Where }))
-		if err == nil && check && len(status.Problems) > 0 {
-			return coded{ExitTrouble, fmt.Errorf("%d things are wrong, of which the first is %s: %s", len(status.Problems), status.Problems[0].Where, status.Problems[0].What)}
+		wrong := []view.Problem(nil)
+		err := s.see(c, o, w, look, func(m *view.Model, _ string) (picture, error) {
+			status, box := m.Status(), box
+			wrong = status.Problems
+			return picture{value: status, people: func() string { return box + statusText(m, status, s.style(c)) },
+				names: each(status.Problems, func(p view.Problem) string { return p.Where })}, nil
+		})
+		if err == nil && check && len(wrong) > 0 {
+			return coded{ExitTrouble, fmt.Errorf("%d things are wrong, of which the first is %s: %s", len(wrong), wrong[0].Where, wrong[0].What)}
 		}
 		return err
 	}
 	c.Flags().BoolVar(&check, "check", false, fmt.Sprintf("end with exit code %d if something is wrong", ExitTrouble))
 	o.add(c)
+	w.add(c, f)
 	return c
+}
+
+// boxLine says how the box stands, where a command is about it; that it doesn't run is an error.
+func (s *settings) boxLine(ctx context.Context, f *clusterFlags) (string, error) {
+	if !s.usesBox(f) {
+		return "", nil
+	}
+	b, err := s.box()
+	if err != nil {
+		return "", err
+	}
+	line, runs, err := b.Running(ctx)
+	switch {
+	case runs:
+		return line + "\n\n", nil
+	case err == nil:
+		return "", coded{ExitFailed, fmt.Errorf("%s", line)}
+	}
+	return "", nil // the cluster itself says more
 }
 
 // usesBox tells whether a command that names no cluster is about the box.
@@ -94,26 +113,27 @@ func (s *settings) usesBox(f *clusterFlags) bool {
 
 func (s *settings) top() *cobra.Command {
 	var o output
+	var w watching
 	c := &cobra.Command{
 		Use: "top", GroupID: "see", Args: exactly(0, ""),
 		Short:   "Show who uses the cluster most: namespaces of Kubernetes and users of Slurm in one list",
-		Example: "  slinky top\n  slinky top -o json",
+		Example: "  slinky top\n  slinky top --watch\n  slinky top -o json",
 	}
 	f := s.flags(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		m, _, err := s.look(c.Context(), f, worlds.Want{})
-		if err != nil {
-			return err
-		}
-		owners := m.Top()
-		return o.show(c, m, owners, func() string { return topText(owners, s.style(c)) }, each(owners, func(owner view.Owner) string { return owner.Name }))
+		return s.see(c, o, w, s.looker(f, worlds.Want{}), func(m *view.Model, _ string) (picture, error) {
+			owners := m.Top()
+			return picture{value: owners, list: true, people: func() string { return topText(owners, s.style(c)) }, names: each(owners, func(owner view.Owner) string { return owner.Name })}, nil
+		})
 	}
 	o.add(c)
+	w.add(c, f)
 	return c
 }
 
 func (s *settings) queue() *cobra.Command {
 	var o output
+	var w watching
 	var all bool
 	var limit int
 	var states []string
@@ -123,7 +143,7 @@ func (s *settings) queue() *cobra.Command {
 		Short: "Show pods and Slurm's own jobs in one list, with the state and the reason of each",
 		Long: "Show pods and Slurm's own jobs in one list: what needs somebody first, then what runs, then what waits, in the\n" +
 			"order in which Slurm looks at it. Groups of pods and job arrays are one line each.",
-		Example: "  slinky queue\n  slinky queue --state Waiting,NeedsAction -o wide\n  slinky queue -n ml -o name | xargs -n1 slinky why",
+		Example: "  slinky queue\n  slinky queue --watch\n  slinky queue --state Waiting,NeedsAction -o wide\n  slinky queue -n ml -o name | xargs -n1 slinky why",
 	}
 	f := s.flags(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -132,16 +152,15 @@ func (s *settings) queue() *cobra.Command {
 				return usage("--state has %q: it can be %s", state, strings.Join(view.States(), ", "))
 			}
 		}
-		m, _, err := s.look(c.Context(), f, worlds.Want{})
-		if err != nil {
-			return err
-		}
-		items := view.Filter{Namespace: f.namespace, User: user, States: states}.Of(m.Queue(all || slices.Contains(states, string(view.StateEnded))))
-		more := 0
-		if limit > 0 && len(items) > limit {
-			items, more = items[:limit], len(items)-limit
-		}
-		return o.show(c, m, items, func() string { return queueText(m, items, more, o.wide(), s.style(c)) }, each(items, func(i view.Item) string { return i.Target() }))
+		return s.see(c, o, w, s.looker(f, worlds.Want{}), func(m *view.Model, _ string) (picture, error) {
+			items := view.Filter{Namespace: f.namespace, User: user, States: states}.Of(m.Queue(all || slices.Contains(states, string(view.StateEnded))))
+			more := 0
+			if limit > 0 && len(items) > limit {
+				items, more = items[:limit], len(items)-limit
+			}
+			return picture{value: items, list: true, people: func() string { return queueText(m, items, more, o.wide(), s.style(c)) },
+				names: each(items, func(i view.Item) string { return i.Target() })}, nil
+		})
 	}
 	c.Flags().BoolVarP(&all, "all", "a", false, "also what has ended, as long as Slurm remembers it")
 	c.Flags().IntVar(&limit, "limit", 0, "at most so many lines")
@@ -149,48 +168,51 @@ func (s *settings) queue() *cobra.Command {
 	c.Flags().StringVar(&user, "user", "", "only this user of Slurm")
 	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(view.States(), cobra.ShellCompDirectiveNoFileComp))
 	o.add(c)
+	w.add(c, f)
 	return c
 }
 
 func (s *settings) nodes() *cobra.Command {
 	var o output
+	var w watching
 	c := &cobra.Command{
 		Use: "nodes [NODE]", GroupID: "see",
 		Short:   "Show the nodes of both worlds side by side; of one node, who runs where, core by core",
-		Example: "  slinky nodes\n  slinky nodes node-2\n  slinky nodes -o wide",
+		Example: "  slinky nodes\n  slinky nodes node-2\n  slinky nodes --watch --interval 10s\n  slinky nodes -o wide",
 		Args:    cobra.MaximumNArgs(1),
 	}
 	f := s.flags(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) == 1 {
-			return s.node(c, f, o, args[0])
+			return s.node(c, f, o, w, args[0])
 		}
-		m, _, err := s.look(c.Context(), f, worlds.Want{})
-		if err != nil {
-			return err
-		}
-		nodes := m.Nodes()
-		return o.show(c, m, nodes, func() string { return nodesText(m, nodes, o.wide(), s.style(c)) }, each(nodes, func(n view.Node) string { return "node/" + n.Name }))
+		return s.see(c, o, w, s.looker(f, worlds.Want{}), func(m *view.Model, _ string) (picture, error) {
+			nodes := m.Nodes()
+			return picture{value: nodes, list: true, people: func() string { return nodesText(m, nodes, o.wide(), s.style(c)) },
+				names: each(nodes, func(n view.Node) string { return "node/" + n.Name })}, nil
+		})
 	}
 	c.ValidArgsFunction = s.completeNodes
 	o.add(c)
+	w.add(c, f)
 	return c
 }
 
 // onNode bounds the jobs whose cores are read for one node.
 const onNode = 1024
 
-func (s *settings) node(c *cobra.Command, f *clusterFlags, o output, name string) error {
-	m, namespace, err := s.look(c.Context(), f, worlds.Want{Allocations: onNode, Node: strings.TrimPrefix(name, "node/")})
-	if err != nil {
-		return err
-	}
-	found, err := m.Find(namespace, "node/"+strings.TrimPrefix(name, "node/"))
-	if err != nil {
-		return err
-	}
-	answer := m.WhyNode(*found.Node)
-	return o.print(c, answer, func() string { return nodeText(m, answer, s.style(c)) }, func() []string { return []string{"node/" + found.Node.Name} })
+func (s *settings) node(c *cobra.Command, f *clusterFlags, o output, w watching, name string) error {
+	name = strings.TrimPrefix(name, "node/")
+	look := s.looker(f, worlds.Want{Allocations: onNode, Node: name})
+	return s.see(c, o, w, look, func(m *view.Model, namespace string) (picture, error) {
+		found, err := m.Find(namespace, "node/"+name)
+		if err != nil {
+			return picture{}, err
+		}
+		answer := m.WhyNode(*found.Node)
+		return picture{value: answer, tells: true, people: func() string { return nodeText(m, answer, s.style(c)) },
+			names: func() []string { return []string{"node/" + found.Node.Name} }}, nil
+	})
 }
 
 func (s *settings) why() *cobra.Command {
