@@ -12,6 +12,7 @@ import (
 
 	"github.com/slinky-hpc/slinky/internal/cli/table"
 	"github.com/slinky-hpc/slinky/internal/plan/explain"
+	"github.com/slinky-hpc/slinky/internal/plan/view"
 )
 
 // Sequences of a terminal. Lines that are too long are cut by it, not wrapped.
@@ -35,7 +36,7 @@ type screen struct {
 	every time.Duration
 
 	entered bool
-	// current is what is shown, nil where the last look failed; text is its text at a width.
+	// current is what is shown, nil where the last look failed; text is its text at the width.
 	current *picture
 	text    string
 	width   int
@@ -90,8 +91,9 @@ func (s *screen) draw() {
 func (s *screen) redraw() error {
 	width, height := s.size()
 	if s.current != nil && width != s.width {
-		s.text, s.width = s.current.people(), width
+		s.text = s.current.people()
 	}
+	s.width = width
 	s.frame = s.lines(height)
 	_, err := io.WriteString(s.out, goHome+strings.Join(s.frame, clearLine+"\r\n")+clearLine+clearBelow)
 	return err
@@ -101,7 +103,10 @@ func (s *screen) redraw() error {
 func (s *screen) lines(height int) []string {
 	out := []string{s.head()}
 	if s.trouble != nil {
-		out = append(out, s.style.Paint(table.Red, s.trouble.Error()))
+		// Its end says what to do, so it isn't cut as other lines are.
+		for _, line := range wrap(view.Text(s.trouble.Error()), s.width) {
+			out = append(out, s.style.Paint(table.Red, line))
+		}
 	}
 	if s.current == nil {
 		return out
@@ -112,6 +117,19 @@ func (s *screen) lines(height int) []string {
 		room := max(height, least) - 1
 		if more := len(out) - room; more > 0 {
 			out = append(out[:room], s.style.Paint(table.Dim, fmt.Sprintf("and %d more lines, for which this window is too low", more)))
+		}
+	}
+	return out
+}
+
+// wrap breaks a text between words into lines of at most a width, 0 for any; a word that is wider has a line of its own.
+func wrap(text string, width int) []string {
+	var out []string
+	for _, word := range strings.Fields(text) {
+		if last := len(out) - 1; last >= 0 && (width <= 0 || table.Width(out[last]+" "+word) <= width) {
+			out[last] += " " + word
+		} else {
+			out = append(out, word)
 		}
 	}
 	return out

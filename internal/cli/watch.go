@@ -201,7 +201,7 @@ func (s *stream) show(p picture, failed error) error {
 		complaint = p.partial()
 	}
 	if complaint != nil {
-		fmt.Fprintf(s.complaints, "slinky: %s: %v\n", moment(time.Now()), complaint)
+		fmt.Fprintf(s.complaints, "slinky: %s: %s\n", moment(time.Now()), view.Text(complaint.Error()))
 	}
 	program := s.o.format == "json" || s.o.format == "yaml" || s.o.format == "name"
 	if failed != nil || complaint != nil && p.list && program {

@@ -161,6 +161,30 @@ func TestWatchOnTerminal(t *testing.T) {
 	})
 }
 
+// TestWatchTrouble: what is wrong is wholly to be read in a narrow window, and steers no terminal.
+func TestWatchTrouble(t *testing.T) {
+	var out bytes.Buffer
+	width := 30
+	s := &screen{out: &out, size: func() (int, int) { return width, 20 }, zone: time.UTC, every: time.Second}
+	trouble := errors.New("node \x1b[2Jgpu-1\nis gone: slinky nodes lists them")
+	if err := s.show(picture{}, trouble); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"node ·[2Jgpu-1 is gone: slinky", "nodes lists them"}
+	if diff := cmp.Diff(want, s.frame[1:]); diff != "" {
+		t.Errorf("want -, got +\n%s", diff)
+	}
+	width = 0 // not known
+	s.draw()
+	if want := []string{strings.Join(want, " ")}; !cmp.Equal(want, s.frame[1:]) {
+		t.Errorf("without a width it is %q", s.frame[1:])
+	}
+	var complaints bytes.Buffer
+	if err := (&stream{out: &out, complaints: &complaints}).show(picture{}, trouble); err != nil || control.MatchString(complaints.String()) || strings.Count(complaints.String(), "\n") != 1 {
+		t.Errorf("it complains %q (%v)", complaints.String(), err)
+	}
+}
+
 // TestWatchLoad: a look begins when the one before has ended and the interval is over, however long it took.
 func TestWatchLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
