@@ -73,6 +73,14 @@ func (o *output) printTo(out io.Writer, v any, people func() string, names func(
 	return err
 }
 
+// listed is a list that programs find as one where it is empty, too, not as null.
+func listed[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
 // each names the elements of a list.
 func each[T any](list []T, name func(T) string) func() []string {
 	return func() []string {

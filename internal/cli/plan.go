@@ -23,7 +23,7 @@ func (s *settings) plan() *cobra.Command {
 			return err
 		}
 		plans := m.Plans()
-		return o.print(c, plans, func() string {
+		return o.print(c, listed(plans), func() string {
 			if len(plans) == 0 {
 				return "The planners would do nothing, and nothing waits.\n"
 			}

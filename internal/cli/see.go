@@ -123,7 +123,7 @@ func (s *settings) top() *cobra.Command {
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		return s.see(c, o, w, s.looker(f, worlds.Want{}), func(m *view.Model, _ string) (picture, error) {
 			owners := m.Top()
-			return picture{value: owners, list: true, people: func() string { return topText(owners, s.style(c)) }, names: each(owners, func(owner view.Owner) string { return owner.Name })}, nil
+			return picture{value: listed(owners), list: true, people: func() string { return topText(owners, s.style(c)) }, names: each(owners, func(owner view.Owner) string { return owner.Name })}, nil
 		})
 	}
 	o.add(c)
@@ -158,7 +158,7 @@ func (s *settings) queue() *cobra.Command {
 			if limit > 0 && len(items) > limit {
 				items, more = items[:limit], len(items)-limit
 			}
-			return picture{value: items, list: true, people: func() string { return queueText(m, items, more, o.wide(), s.style(c)) },
+			return picture{value: listed(items), list: true, people: func() string { return queueText(m, items, more, o.wide(), s.style(c)) },
 				names: each(items, func(i view.Item) string { return i.Target() })}, nil
 		})
 	}
@@ -188,7 +188,7 @@ func (s *settings) nodes() *cobra.Command {
 		}
 		return s.see(c, o, w, s.looker(f, worlds.Want{}), func(m *view.Model, _ string) (picture, error) {
 			nodes := m.Nodes()
-			return picture{value: nodes, list: true, people: func() string { return nodesText(m, nodes, o.wide(), s.style(c)) },
+			return picture{value: listed(nodes), list: true, people: func() string { return nodesText(m, nodes, o.wide(), s.style(c)) },
 				names: each(nodes, func(n view.Node) string { return "node/" + n.Name })}, nil
 		})
 	}

@@ -196,6 +196,20 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
+// TestEmptyLists: a program that goes through a list needs no case of its own for an empty one.
+func TestEmptyLists(t *testing.T) {
+	facts := scene.Empty()
+	facts.Slurm.Nodes, facts.Kubernetes.Nodes, facts.Kubernetes.NodeSets = nil, nil, nil
+	path := snapshotOf(t, facts)
+	for _, command := range []string{"queue", "nodes", "top", "plan"} {
+		for _, format := range []string{"json", "yaml"} {
+			if out, complaint, _ := run(t, nil, "slinky", "replay", path, command, "-o", format); out != "[]\n" {
+				t.Errorf("%s as %s is %q (%s)", command, format, out, complaint)
+			}
+		}
+	}
+}
+
 // TestFormatsAgree: YAML has what JSON has.
 func TestFormatsAgree(t *testing.T) {
 	path := snapshotOf(t, scene.Full())

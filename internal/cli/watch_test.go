@@ -276,6 +276,9 @@ func TestWatchCommands(t *testing.T) {
 			if err := root.ExecuteContext(ctx); err != nil || strings.Count(out.String(), "\n") != 2 {
 				t.Errorf("it ends with %v, after\n%s%s", err, out.String(), complaints.String())
 			}
+			if command != "status" && out.String() != "[]\n[]\n" {
+				t.Errorf("an empty list is\n%s", out.String())
+			}
 		})
 	}
 	for _, argv := range [][]string{{"queue", "-w", "--interval", "100ms"}, {"queue", "--interval", "5s"}, {"status", "-w", "--check"}} {
