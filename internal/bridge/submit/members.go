@@ -17,19 +17,27 @@ import (
 // maxOwners is how far the walk up from a pod goes.
 const maxOwners = 32
 
-// observe collects what is known about the workloads of one key.
-func (s *Submitter) observe(ctx context.Context, key workload.Key) ([]workload.Observed, error) {
+// podsOf returns the pods of a key, in a slice of the caller's own.
+func (s *Submitter) podsOf(key workload.Key) ([]*corev1.Pod, error) {
 	objs, err := s.Sources.Pods.Informer().GetIndexer().ByIndex(indexWorkload, indexKey(key))
 	if err != nil {
 		return nil, fmt.Errorf("find pods of %s: %w", key, err)
 	}
-	if len(objs) == 0 {
-		return nil, nil
+	out := make([]*corev1.Pod, len(objs))
+	for i, obj := range objs {
+		out[i] = obj.(*corev1.Pod)
 	}
-	pods := make([]*corev1.Pod, 0, len(objs))
-	for _, obj := range objs {
-		pods = append(pods, obj.(*corev1.Pod))
-		s.recall(obj.(*corev1.Pod))
+	return out, nil
+}
+
+// observe collects what is known about the workloads of one key.
+func (s *Submitter) observe(ctx context.Context, key workload.Key) ([]workload.Observed, error) {
+	pods, err := s.podsOf(key)
+	if err != nil || len(pods) == 0 {
+		return nil, err
+	}
+	for _, pod := range pods {
+		s.recall(pod)
 	}
 	workload.ByRank(pods)
 	objects, err := s.objects(key, pods[0])

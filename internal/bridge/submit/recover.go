@@ -224,15 +224,11 @@ func (s *Submitter) recover(ctx context.Context, g lostGroup, seen map[types.UID
 // while no bridge was there to see it before.
 func (s *Submitter) recall(pod *corev1.Pod) {
 	s.Index.Recall(s.View, pod, func() []*corev1.Pod {
-		objs, err := s.Sources.Pods.Informer().GetIndexer().ByIndex(indexWorkload, indexKey(s.Kinds.KeyOf(pod)))
+		pods, err := s.podsOf(s.Kinds.KeyOf(pod))
 		if err != nil {
 			return []*corev1.Pod{pod} // the index is there from the beginning on
 		}
-		out := make([]*corev1.Pod, len(objs))
-		for i, obj := range objs {
-			out[i] = obj.(*corev1.Pod)
-		}
-		return out
+		return pods
 	})
 }
 

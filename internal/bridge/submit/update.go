@@ -51,16 +51,11 @@ func (s *Submitter) notRead(ctx context.Context, key workload.Key, err error) (t
 	if !errors.As(err, &failed) {
 		return 100 * time.Millisecond, nil
 	}
-	objs, err := s.Sources.Pods.Informer().GetIndexer().ByIndex(indexWorkload, indexKey(key))
+	pods, err := s.podsOf(key)
 	if err != nil {
-		return 0, fmt.Errorf("find pods of %s: %w", key, err)
+		return 0, err
 	}
-	var waiting []*corev1.Pod
-	for _, obj := range objs {
-		if pod := obj.(*corev1.Pod); workload.Live(pod) && pod.Spec.NodeName == "" {
-			waiting = append(waiting, pod)
-		}
-	}
+	waiting := slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return !workload.Live(pod) || pod.Spec.NodeName != "" })
 	_, err = s.hold(ctx, waiting, held{reason: reasonMembers, text: failed.Error(), warn: true})
 	return 5 * time.Second, err
 }
