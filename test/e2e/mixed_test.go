@@ -74,6 +74,20 @@ func TestSlurmJobsAndPodsShareANode(t *testing.T) {
 	m.kubectl("delete", "pod", "-n", m.namespace, "one", "--wait")
 	m.has("bystander", all)
 	back()
+	m.uninstalled()
+}
+
+// uninstalled takes the driver away for good: the node, which was registered with its CPUs, isn't kept from jobs for it.
+func (m *mixed) uninstalled() {
+	m.t.Helper()
+	m.must("", "helm", "uninstall", "dra-driver-cpu", "--namespace", m.namespace, "--wait")
+	m.until("node "+m.node+" is registered without the driver", func(ctx context.Context) error {
+		out, err := m.run(ctx, "", "slurm", "scontrol", "show", "node", m.node, "--oneliner")
+		if err == nil && (strings.Contains(field(out, "Extra"), "dra.cpu") || strings.Contains(field(out, "State"), "DRAIN")) {
+			err = fmt.Errorf("scontrol says %s", out)
+		}
+		return err
+	})
 }
 
 // bystander is a pod on the node that neither Slurm nor a claim knows of. It returns what it runs on.

@@ -131,6 +131,9 @@ func (r *nodeMirror) nodeFacts(ctx context.Context, name string) (mirror.Facts, 
 		}
 	}
 	f.Devices = device.Of(f.Kube, slices, r.Drivers)
+	if f.Uninstalled, err = r.uninstalled(ctx, f); err != nil {
+		return f, err
+	}
 	if f.Slurm != nil && !f.Slurm.States.Has(slurm.NodeExternal) {
 		var own corev1.PodList
 		if err := r.Client.List(ctx, &own, client.MatchingFields{indexOwnNode: f.Kube.Name}); err != nil {
@@ -141,6 +144,25 @@ func (r *nodeMirror) nodeFacts(ctx context.Context, name string) (mirror.Facts, 
 		}
 	}
 	return f, nil
+}
+
+// uninstalled returns the driver that the node misses, if no DeviceClass is for it. The
+// published role can't list classes: where it is bound still, nothing is known of them.
+func (r *nodeMirror) uninstalled(ctx context.Context, f mirror.Facts) ([]string, error) {
+	gone := mirror.DriversAway(f.Slurm, f.Devices)
+	if gone == "" {
+		return nil, nil
+	}
+	var classes resourcev1.DeviceClassList
+	switch err := r.Live.List(ctx, &classes); {
+	case apierrors.IsForbidden(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("look for a DeviceClass of driver %s, which publishes no devices on node %s: %w", gone, f.Kube.Name, err)
+	case device.Installed(gone, classes.Items):
+		return nil, nil
+	}
+	return []string{gone}, nil
 }
 
 // namedBy returns a job that hasn't ended and asks for a node or against it, 0 if there is none.

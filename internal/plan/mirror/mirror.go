@@ -20,6 +20,8 @@ type Facts struct {
 	Slurm *slurm.Node
 	// Devices are what the node's drivers publish.
 	Devices device.Node
+	// Uninstalled are drivers that no DeviceClass is for: they aren't waited for.
+	Uninstalled []string
 	// NamedBy is a job that hasn't ended and that names the node, 0 if there is none. It
 	// need only be known for a node that is to be removed.
 	NamedBy uint32
@@ -181,7 +183,7 @@ func (p *Plan) keep(f Facts) {
 	case wait != "":
 		// Nothing is concluded from what is missing now.
 		p.drain(f, wait)
-		p.Again = driverAway
+		p.Again = waits(f, wait)
 		return
 	case why.reason != "" && !busy(f.Slurm) && !withheld(f.Slurm):
 		p.Delete, p.Create, p.Anew = true, &want, why.reason

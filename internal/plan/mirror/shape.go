@@ -113,8 +113,7 @@ func differs(f Facts, want slurm.NodeCreate) (d difference, wait string) {
 	if mark != nil {
 		if gone := missing(mark.Drivers, f.Devices.Drivers()); gone != "" {
 			wait = "its driver " + gone + " publishes no devices"
-			since := have.ReasonTime
-			if busy(have) || have.Reason != v1beta1.BridgeReasonPrefix+wait || since.IsZero() || f.Now.Sub(since) < driverAway {
+			if busy(have) || !slices.Contains(f.Uninstalled, gone) && (!told(f, wait) || f.Now.Sub(have.ReasonTime) < driverAway) {
 				return difference{}, wait
 			}
 		}
@@ -139,6 +138,19 @@ func differs(f Facts, want slurm.NodeCreate) (d difference, wait string) {
 		return difference{reason: "its partitions changed"}, ""
 	}
 	return difference{}, ""
+}
+
+// told tells whether the node is drained for a reason already, and since when.
+func told(f Facts, reason string) bool {
+	return f.Slurm.Reason == v1beta1.BridgeReasonPrefix+reason && !f.Slurm.ReasonTime.IsZero()
+}
+
+// waits is how long a driver that is away is still waited for.
+func waits(f Facts, reason string) time.Duration {
+	if left := driverAway - f.Now.Sub(f.Slurm.ReasonTime); told(f, reason) && left > 0 {
+		return left
+	}
+	return driverAway
 }
 
 // DriversAway returns a driver that published devices when a node was registered and

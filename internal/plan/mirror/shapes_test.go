@@ -121,7 +121,7 @@ func TestDriverAway(t *testing.T) {
 	}{
 		"some slices":             {plan(none, 0, 2), Plan{}},
 		"no slices":               {plan(none), drain},
-		"no slices, told":         {plan(away(time.Unix(9700, 0), slurm.NodeIdle)), Plan{Again: 10 * time.Minute}},
+		"no slices, told":         {plan(away(time.Unix(9700, 0), slurm.NodeIdle)), Plan{Again: 5 * time.Minute}},
 		"no slices, long, busy":   {plan(away(time.Unix(9000, 0), slurm.NodeMixed)), Plan{Again: 10 * time.Minute}},
 		"some slices, told":       {plan(away(time.Unix(9700, 0), slurm.NodeIdle), 1), Plan{Update: &slurm.NodeUpdate{State: "UNDRAIN"}}},
 		"slices again":            {plan(away(time.Unix(9700, 0), slurm.NodeIdle), 0, 1, 2), Plan{Update: &slurm.NodeUpdate{State: "UNDRAIN"}}},
@@ -130,6 +130,16 @@ func TestDriverAway(t *testing.T) {
 		if d := cmp.Diff(c.want, c.got); d != "" {
 			t.Errorf("%s: %s", name, d)
 		}
+	}
+	without := func(classes ...string) Plan {
+		n := *have
+		return Make(Facts{Kube: m.Node, Slurm: &n, Devices: device.Of(m.Node, nil, device.Known()), Uninstalled: classes, Policy: testPolicy, Now: time.Unix(10000, 0)})
+	}
+	if p := without("other.example"); p.Delete {
+		t.Errorf("another driver's class is gone: %+v", p)
+	}
+	if p := without(device.DriverCPU); !p.Delete || p.Create == nil {
+		t.Errorf("an idle node whose driver was uninstalled: %+v", p)
 	}
 	long := plan(away(time.Unix(9000, 0), slurm.NodeIdle))
 	if !long.Delete || long.Create == nil || long.Create.Sockets != 1 || long.Create.CPUs != 384 {
