@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"regexp"
 
+	"github.com/slinky-hpc/slinky/internal/atomicfile"
 	"github.com/slinky-hpc/slinky/internal/box/cache"
 	"github.com/slinky-hpc/slinky/internal/box/progress"
 )
@@ -115,15 +116,12 @@ func (b *Box) save(s State) error {
 	return replaceFile(b.dir("state.json"), data, 0o644)
 }
 
-// replaceFile writes beside the file and renames, so that readers and killed writers never see half of it.
+// replaceFile makes the folder, too.
 func replaceFile(path string, data []byte, mode os.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	if err := os.WriteFile(path+".new", data, mode); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err := atomicfile.Replace(path, data, mode, atomicfile.Cached); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil

@@ -3,11 +3,10 @@ package cli
 import (
 	"bytes"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"github.com/slinky-hpc/slinky/internal/atomicfile"
 	"github.com/slinky-hpc/slinky/internal/observe/worlds"
 )
 
@@ -32,7 +31,7 @@ func (s *settings) snapshot() *cobra.Command {
 		if err := worlds.Write(&text, m.Facts); err != nil {
 			return err
 		}
-		if err := replaceFile(args[0], text.Bytes()); err != nil {
+		if err := atomicfile.Replace(args[0], text.Bytes(), 0o600, atomicfile.Cached); err != nil {
 			return fmt.Errorf("write the snapshot: %w", err)
 		}
 		fmt.Fprintf(c.OutOrStdout(), "%s has %s, %s and %s. Look at it with: slinky replay %s\n", args[0],
@@ -40,23 +39,6 @@ func (s *settings) snapshot() *cobra.Command {
 		return partial(m)
 	}
 	return c
-}
-
-// replaceFile writes a file as a whole or not at all.
-func replaceFile(path string, text []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(text)
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	return err
 }
 
 func (s *settings) replay() *cobra.Command {

@@ -13,16 +13,18 @@ import (
 	"github.com/go-logr/logr"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/slinky-hpc/slinky/internal/atomicfile"
 )
 
 // benchDriver is the driver of a machine with 384 CPUs. Its checkpoint is on a real disk, and its CDI files are in memory, as those in /run.
-func benchDriver(b *testing.B) (*node, *plugin) {
+func benchDriver(b *testing.B, boot string) (*node, *plugin) {
 	cdi := fmt.Sprintf("/dev/shm/dra-cpu-bench-%d", os.Getpid())
 	if err := os.MkdirAll(cdi, 0o755); err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = os.RemoveAll(cdi) })
-	l := newLedger(b.TempDir(), cdi, "", numa(384, ""), 0)
+	l := newLedger(b.TempDir(), cdi, boot, numa(384, ""), 0)
 	s, m := newState(), newMetrics(l)
 	s.set(func(c *conditions) { c.connected, c.synchronized = true, true })
 	p := &plugin{log: logr.Discard(), ledger: l, state: s, metric: m, threads: true,
@@ -30,10 +32,15 @@ func benchDriver(b *testing.B) (*node, *plugin) {
 	return &node{log: logr.Discard(), ledger: l, state: s, metric: m, changed: func() {}}, p
 }
 
-// Prepare and unprepare, with 40 claims there: the checkpoint is on the disk when the answer comes. The floor is what a program
-// that only replaces a file by the checkpoint's bytes needs for it, in turns with it.
+// Prepare and unprepare, with 40 claims there: the checkpoint is written when the answer comes, and on the disk if the machine doesn't
+// say which boot it is. The floor is what a program that only replaces a file by the checkpoint's bytes needs for it, in turns with it.
 func BenchmarkPrepare(b *testing.B) {
-	n, _ := benchDriver(b)
+	b.Run("boot known", func(b *testing.B) { benchPrepare(b, "this", atomicfile.Cached) })
+	b.Run("boot unknown", func(b *testing.B) { benchPrepare(b, "", atomicfile.Flushed) })
+}
+
+func benchPrepare(b *testing.B, boot string, d atomicfile.Durability) {
+	n, _ := benchDriver(b, boot)
 	for i := range 40 {
 		if _, err := prepareOne(n.ledger, on(fmt.Sprint("held-", i), i%2, 4, "")); err != nil {
 			b.Fatal(err)
@@ -53,7 +60,7 @@ func BenchmarkPrepare(b *testing.B) {
 		times = append(times, time.Since(began))
 		b.StopTimer()
 		began = time.Now()
-		if err := replaceFile(path, bytes, 0o600, flushed); err != nil {
+		if err := atomicfile.Replace(path, bytes, 0o600, d); err != nil {
 			b.Fatal(err)
 		}
 		floor = append(floor, time.Since(began))
@@ -74,7 +81,7 @@ func BenchmarkPrepare(b *testing.B) {
 
 // The hook of an exclusive container among 1,000 shared ones, which all must shrink.
 func BenchmarkCreateAmong1000(b *testing.B) {
-	n, p := benchDriver(b)
+	n, p := benchDriver(b, "this")
 	for i := range 1000 {
 		id := fmt.Sprint("s", i)
 		n.ledger.containers[id] = &container{id: id, stored: true, started: true}
@@ -97,7 +104,7 @@ func BenchmarkCreateAmong1000(b *testing.B) {
 
 // The runtime tells of 2,000 pods, 100 of them with a claim.
 func BenchmarkSynchronize2000(b *testing.B) {
-	n, p := benchDriver(b)
+	n, p := benchDriver(b, "this")
 	var pods []*api.PodSandbox
 	var all []*api.Container
 	for i := range 2000 {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	cdi "tags.cncf.io/container-device-interface/specs-go"
 
+	"github.com/slinky-hpc/slinky/internal/atomicfile"
 	"github.com/slinky-hpc/slinky/internal/plan/cpuset"
 )
 
@@ -80,7 +81,7 @@ func writeCDI(dir string, c *claim) error {
 	if err != nil {
 		return err
 	}
-	if err := replaceFile(cdiPath(dir, c.UID), data, 0o644, rewritten); err != nil {
+	if err := atomicfile.Replace(cdiPath(dir, c.UID), data, 0o644, atomicfile.Cached); err != nil {
 		return fmt.Errorf("write the CDI file of %s: %w", c, err)
 	}
 	return nil

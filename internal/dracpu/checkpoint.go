@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/slinky-hpc/slinky/internal/atomicfile"
 	"github.com/slinky-hpc/slinky/internal/plan/cpuset"
 )
 
@@ -166,7 +166,13 @@ func (w *checkpointWriter) write(bootID string, claims []*claim) error {
 	file = append(file, "]}}"...)
 	copy(file[sum:], checksum(file[data:len(file)-1]))
 	w.texts, w.file = texts, file
-	if err := replaceFile(w.path, file, 0o600, flushed); err != nil {
+	// What a crash of the machine can take from the disk is void after it: load tells so by the boot. Only where the boot isn't
+	// known is the disk waited for.
+	d := atomicfile.Cached
+	if bootID == "" {
+		d = atomicfile.Flushed
+	}
+	if err := atomicfile.Replace(w.path, file, 0o600, d); err != nil {
 		return fmt.Errorf("write the checkpoint: %w", err)
 	}
 	return nil
@@ -198,43 +204,4 @@ func readCheckpoint(path string) (checkpointData, error) {
 		return d, fmt.Errorf("read the checkpoint %s: %w", path, err)
 	}
 	return d, nil
-}
-
-// durability says what is left of a file after a crash of the machine.
-type durability bool
-
-const (
-	// flushed: the old file or the new one, whole.
-	flushed durability = true
-	// rewritten: anything, as the file is made anew from what is flushed.
-	rewritten durability = false
-)
-
-// replaceFile writes a file so that at any time, also after this process is killed, there is the
-// old one or the new one, whole.
-func replaceFile(path string, data []byte, mode fs.FileMode, d durability) error {
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, ".new-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Chmod(mode))
-	if d == flushed {
-		err = errors.Join(err, f.Sync())
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	if d != flushed {
-		return nil
-	}
-	folder, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
 }

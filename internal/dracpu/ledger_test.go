@@ -176,7 +176,12 @@ func TestStart(t *testing.T) {
 		"no CDI file":          {change: removeFile("../cdi/dra.k8s.io-cpu_claim-a.json"), m: numa(8, ""), want: before},
 		"half a CDI file":      {change: truncate("../cdi/dra.k8s.io-cpu_claim-b.json"), m: numa(8, ""), want: before},
 		"an empty CDI file":    {change: empty("../cdi/dra.k8s.io-cpu_claim-a.json"), m: numa(8, ""), want: before},
-		// The checkpoint survives a crash of the machine; CDI files may not, and nobody has what they say.
+		// A crash of the machine may leave anything of the files, and nobody has what they say.
+		"a new boot, an empty checkpoint and no CDI files": {change: func(t *testing.T, d disk) {
+			empty("checkpoint.json")(t, d)
+			removeFile("../cdi/dra.k8s.io-cpu_claim-a.json")(t, d)
+			removeFile("../cdi/dra.k8s.io-cpu_claim-b.json")(t, d)
+		}, boot: "later", m: numa(8, ""), want: map[types.UID]string{}},
 		"a new boot and an empty CDI file": {
 			change: empty("../cdi/dra.k8s.io-cpu_claim-a.json"), boot: "later", m: numa(8, ""), want: map[types.UID]string{},
 		},

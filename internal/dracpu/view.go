@@ -16,6 +16,7 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 
+	"github.com/slinky-hpc/slinky/internal/atomicfile"
 	"github.com/slinky-hpc/slinky/internal/plan/cpuset"
 )
 
@@ -93,10 +94,7 @@ func (v *views) keep(name string, content func() ([]byte, error)) error {
 func (v *views) write(name string, data []byte) error {
 	err := os.MkdirAll(filepath.Dir(name), 0o755)
 	if err == nil {
-		err = os.WriteFile(name+".new", data, 0o644)
-	}
-	if err == nil {
-		err = os.Rename(name+".new", name)
+		err = atomicfile.Replace(name, data, 0o644, atomicfile.Cached)
 	}
 	if err != nil {
 		return fmt.Errorf("make the container's view of its CPUs: %w", err)

@@ -6,6 +6,8 @@ import (
 	"os"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/slinky-hpc/slinky/internal/atomicfile"
 )
 
 // WriteKubeconfig writes a kubeconfig for the identity that was issued under name.
@@ -32,8 +34,8 @@ func (ca *CA) WriteKubeconfig(path, name, cluster, server string) error {
 	if err != nil {
 		return fmt.Errorf("write kubeconfig of %s: %w", name, err)
 	}
-	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
+	if err := atomicfile.Replace(path, text, 0o600, atomicfile.Cached); err != nil {
 		return fmt.Errorf("write kubeconfig of %s: %w", name, err)
 	}
-	return os.Rename(path+".new", path)
+	return nil
 }

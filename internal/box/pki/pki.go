@@ -15,6 +15,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/slinky-hpc/slinky/internal/atomicfile"
 )
 
 // CA is a certificate authority whose files lie in one folder. What exists is
@@ -145,13 +147,12 @@ func writeKey(path string, key *ecdsa.PrivateKey) error {
 	return writePEM(path, "EC PRIVATE KEY", der, 0o600)
 }
 
-// writePEM writes beside the file and renames, so that a killed run leaves no half file.
+// writePEM leaves no half file when it is killed.
 func writePEM(path, kind string, der []byte, mode os.FileMode) error {
-	next := path + ".new"
-	if err := os.WriteFile(next, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), mode); err != nil {
+	if err := atomicfile.Replace(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), mode, atomicfile.Cached); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	return os.Rename(next, path)
+	return nil
 }
 
 func readPEM(path string) ([]byte, error) {

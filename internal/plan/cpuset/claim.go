@@ -154,11 +154,14 @@ func (r *resolver) grant(result resourceapi.DeviceRequestAllocationResult) (Gran
 	default:
 		free := r.free.Intersect(device.CPUs)
 		if r.Exposure.WholeCores {
-			free = r.Topology.wholeCores(free)
+			free = wholeOf(r.Topology.GroupBy(byCore), free)
 		}
 		g.CPUs, err = Pick(r.Topology, free, n)
 	}
-	if parts := g.CPUs.Minus(r.Topology.wholeCores(g.CPUs)); err == nil && r.Exposure.WholeCores && !parts.Empty() {
+	if err != nil || !r.Exposure.WholeCores {
+		return g, err
+	}
+	if parts := g.CPUs.Minus(wholeOf(r.Topology.GroupBy(byCore), g.CPUs)); !parts.Empty() {
 		err = fmt.Errorf("CPUs %s are parts of cores, and this node gives out whole ones (wholeCores): ask for a multiple of the threads of a core, and name all of them", parts)
 	}
 	return g, err

@@ -82,9 +82,9 @@ func Devices(t Topology, e Exposure) []Device {
 }
 
 func grouped(t Topology, e Exposure) []Device {
-	allocatable := t.All().Minus(e.Reserved)
+	allocatable, cores := t.All().Minus(e.Reserved), t.GroupBy(byCore)
 	if e.WholeCores {
-		allocatable = t.wholeCores(allocatable)
+		allocatable = wholeOf(cores, allocatable)
 	}
 	var out []Device
 	add := func(name string, cpus Set, more map[resourceapi.QualifiedName]resourceapi.DeviceAttribute) {
@@ -93,13 +93,13 @@ func grouped(t Topology, e Exposure) []Device {
 		}
 		more["dra.cpu/smtEnabled"] = boolean(t.SMT)
 		more["dra.cpu/numCPUs"] = number(cpus.Len())
-		if layout := t.smtLayout(cpus); layout != "" {
+		if layout := smtLayout(cores, cpus); layout != "" {
 			setLong(more, "dra.cpu/smtLayout", layout)
 		}
 		setLong(more, "dra.cpu/cpuIDs", cpus.String())
 		d := Device{Name: name, CPUs: cpus, Attributes: more, Step: 1}
 		if e.WholeCores {
-			d.Step = t.threads(cpus)
+			d.Step = threads(cores, cpus)
 		}
 		out = append(out, d)
 	}

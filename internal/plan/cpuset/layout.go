@@ -42,14 +42,14 @@ func cut(s string) []string {
 // smtLayout says which CPUs are threads of one core, as "v1:0-15>32;64": the sets have
 // the first thread of each core, and the number after each is from one thread to the
 // next. It is empty where each core has one CPU, or where the numbers have no such order.
-func (t Topology) smtLayout(cpus Set) string {
+func smtLayout(cores []Group, cpus Set) string {
 	type entry struct {
 		stride int
 		firsts Set
 	}
 	var entries []entry
 	several := false
-	for _, core := range t.GroupBy(byCore) {
+	for _, core := range cores {
 		threads := core.CPUs.Intersect(cpus).List()
 		if len(threads) == 0 {
 			continue

@@ -33,7 +33,7 @@ func TestSMTLayout(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := c.top.smtLayout(cpus); got != c.want {
+		if got := smtLayout(c.top.GroupBy(byCore), cpus); got != c.want {
 			t.Errorf("%s: got %q, want %q", c.cpus, got, c.want)
 		}
 	}

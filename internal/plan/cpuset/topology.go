@@ -135,10 +135,10 @@ func (t Topology) Cores(cpus Set) int {
 	return cores.Len()
 }
 
-// wholeCores is what is left of cpus without the cores that it has only a part of.
-func (t Topology) wholeCores(cpus Set) Set {
+// wholeOf is what is left of cpus without the cores that it has only a part of.
+func wholeOf(cores []Group, cpus Set) Set {
 	var out Set
-	for _, core := range t.GroupBy(byCore) {
+	for _, core := range cores {
 		if core.CPUs.Within(cpus) {
 			out = out.Union(core.CPUs)
 		}
@@ -147,9 +147,9 @@ func (t Topology) wholeCores(cpus Set) Set {
 }
 
 // threads is how many threads each core of the CPUs has; 1 if they differ, where no number of CPUs means whole cores.
-func (t Topology) threads(cpus Set) int {
+func threads(cores []Group, cpus Set) int {
 	n := 0
-	for _, core := range t.GroupBy(byCore) {
+	for _, core := range cores {
 		if !core.CPUs.Overlaps(cpus) {
 			continue
 		}

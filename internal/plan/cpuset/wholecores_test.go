@@ -71,7 +71,7 @@ func TestWholeCoresRefused(t *testing.T) {
 	h.Devices = Devices(h.Topology, h.Exposure)
 	for n := 1; n <= 8; n++ {
 		got, _, err := h.Resolve(claim(result("cpu", h.Devices[0].Name, quantity(n).String())), nil)
-		if whole := err == nil; n%2 == 0 && !whole || whole && h.Topology.wholeCores(got[0].CPUs).Len() != n {
+		if whole := err == nil; n%2 == 0 && !whole || whole && wholeOf(h.Topology.GroupBy(byCore), got[0].CPUs).Len() != n {
 			t.Errorf("%d of a hybrid machine: %v, %v", n, got, err)
 		}
 	}
