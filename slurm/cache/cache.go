@@ -30,9 +30,10 @@ type Options struct {
 	// Details is how many jobs at most are read again in a slow period for what the list of
 	// states doesn't tell, 32 by default; negative for none.
 	Details int
-	// WatchRunning makes these jobs that run, and only while others wait that could preempt
-	// them: Slurm's warning of a preemption is a detail, too. Without it they are those that wait, and some that run.
-	WatchRunning bool
+	// Watch makes these the running jobs that it is true for, and only while others wait that could
+	// preempt them: Slurm's warning of a preemption is a detail, too. Without it they are those that
+	// wait, and some that run. It must depend on its argument alone.
+	Watch func(slurm.Job) bool
 	// WithoutAllocations spares the calls that tell what running external jobs were granted.
 	WithoutAllocations bool
 	// Key returns what JobsWithKey finds a job by, such as the UID of the workload

@@ -15,6 +15,7 @@ type job struct {
 	record     slurm.Job
 	allocation *slurm.Allocation
 	key        string
+	watched    bool
 	sequence   uint64
 	group      uint32
 }
@@ -27,8 +28,8 @@ type group struct {
 	states  string
 	members []uint32
 	read    time.Time
-	// unfinished and waiting tell whether any member is.
-	unfinished, waiting bool
+	// unfinished, waiting and watched tell whether any member is.
+	unfinished, waiting, watched bool
 }
 
 // groupOf returns the id that the list of states has a record under.
@@ -131,7 +132,7 @@ func listedAs(records []slurm.Job) string {
 func (c *Cache) takeOver(ctx context.Context, id uint32, records []slurm.Job, states string, sequence uint64) error {
 	read := make([]*job, len(records))
 	for i, j := range records {
-		read[i] = &job{record: j, sequence: sequence, group: id, key: c.options.Key(j.Clone())}
+		read[i] = c.newJob(j, id, sequence)
 		if c.options.WithoutAllocations || !j.External() || !j.States.Has(slurm.JobRunning) {
 			continue
 		}
@@ -152,6 +153,14 @@ func (c *Cache) takeOver(ctx context.Context, id uint32, records []slurm.Job, st
 	defer c.mu.Unlock()
 	c.setGroup(id, read, states, sequence)
 	return nil
+}
+
+func (c *Cache) newJob(record slurm.Job, group uint32, sequence uint64) *job {
+	theirs := record.Clone()
+	return &job{
+		record: record, sequence: sequence, group: group,
+		key: c.options.Key(theirs), watched: c.options.Watch != nil && c.options.Watch(theirs),
+	}
 }
 
 // knownAllocation returns what is known of the same run of the same job.
@@ -180,7 +189,7 @@ func (c *Cache) setGroup(id uint32, read []*job, states string, sequence uint64)
 			c.setJob(member, now)
 		}
 		if c.jobs[member].group == id {
-			g.add(member, &c.jobs[member].record)
+			g.add(member, c.jobs[member])
 		}
 	}
 	for _, member := range before {
@@ -189,7 +198,7 @@ func (c *Cache) setGroup(id uint32, read []*job, states string, sequence uint64)
 		case !there || slices.Contains(g.members, member):
 		case old.sequence > sequence:
 			states = ""
-			g.add(member, &old.record)
+			g.add(member, old)
 		default:
 			c.removeJob(member)
 		}
@@ -203,13 +212,14 @@ func (c *Cache) setGroup(id uint32, read []*job, states string, sequence uint64)
 	c.groups[id] = g
 }
 
-func (g *group) add(member uint32, record *slurm.Job) {
+func (g *group) add(member uint32, j *job) {
 	if slices.Contains(g.members, member) {
 		return // a list that names a job twice
 	}
 	g.members = append(g.members, member)
-	g.unfinished = g.unfinished || !record.States.JobEnded()
-	g.waiting = g.waiting || record.States.Has(slurm.JobPending)
+	g.unfinished = g.unfinished || !j.record.States.JobEnded()
+	g.waiting = g.waiting || j.record.States.Has(slurm.JobPending)
+	g.watched = g.watched || j.watched
 }
 
 // setJob replaces a record. c.mu is held.

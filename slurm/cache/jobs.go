@@ -48,6 +48,11 @@ func (p *jobPoller) poll(ctx context.Context) (took time.Duration, err error) {
 	p.listed = summarize(list, p.listed[:0])
 	p.distrustIfDue()
 	changed, missing := p.compare(sequence)
+	if missing, err = p.forgotten(ctx, missing, sequence); err != nil {
+		p.done(start, false, true, err)
+		p.report(ctx, err)
+		return took, nil
+	}
 	complete := len(changed) <= readPerPoll && len(missing) <= confirmPerPoll
 	if len(changed) > readPerPoll {
 		changed = changed[:readPerPoll]
@@ -58,6 +63,40 @@ func (p *jobPoller) poll(ctx context.Context) (took time.Duration, err error) {
 	p.done(start, complete, len(changed)+len(missing) > 0, err)
 	p.report(ctx, err)
 	return took, nil
+}
+
+// forgotten drops the jobs among the missing that had ended, and returns the others:
+// slurmctld forgets them after MinJobAge, as many as it had started. One of them is
+// asked for, and stands for all: if Slurm has it still, the list wasn't whole.
+func (p *jobPoller) forgotten(ctx context.Context, missing []uint32, asked uint64) (others []uint32, err error) {
+	var ended []uint32
+	p.mu.RLock()
+	for _, id := range missing {
+		switch g, ok := p.groups[id]; {
+		case !ok:
+		case g.unfinished:
+			others = append(others, id)
+		default:
+			ended = append(ended, id)
+		}
+	}
+	p.mu.RUnlock()
+	if len(ended) < 2 {
+		return missing, nil
+	}
+	newest := ended[len(ended)-1]
+	if err := p.readGroup(ctx, newest, ""); err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, there := p.groups[newest]; there {
+		return missing, nil
+	}
+	for _, id := range ended {
+		p.setGroup(id, nil, "", asked)
+	}
+	return others, nil
 }
 
 // done notes the end of a poll that began at start.
@@ -186,10 +225,10 @@ func (p *jobPoller) readChanged(ctx context.Context, changed []listed) error {
 func (c *Cache) rereadDetails(ctx context.Context) (bool, error) {
 	now := c.options.Clock.Now()
 	due := c.old(now, func(g *group) bool { return g.waiting || now.Sub(c.changedAt) < quietAfter })
-	if c.options.WatchRunning {
+	if c.options.Watch != nil {
 		due = nil
 		if c.anyWaiting() {
-			due = c.old(now, func(g *group) bool { return !g.waiting })
+			due = c.old(now, func(g *group) bool { return g.watched && !g.waiting })
 		}
 	}
 	var failure error
@@ -228,7 +267,7 @@ func (c *Cache) postpone(id uint32) {
 // rereadRunning is the chore that reads one job again on an idle cluster.
 func (c *Cache) rereadRunning(ctx context.Context) (bool, error) {
 	due := c.old(c.options.Clock.Now(), func(g *group) bool { return !g.waiting })
-	if len(due) == 0 || c.options.Details < 0 || c.options.WatchRunning {
+	if len(due) == 0 || c.options.Details < 0 || c.options.Watch != nil {
 		return false, nil
 	}
 	err := c.readGroup(ctx, due[0], c.knownStates(due[0]))
@@ -256,7 +295,7 @@ func (c *Cache) old(now time.Time, pick func(*group) bool) []uint32 {
 		switch {
 		case g.waiting:
 			limit = rereadWaiting
-		case c.options.WatchRunning:
+		case g.watched:
 			limit = watchRunning
 		}
 		if g.unfinished && now.Sub(g.read) >= limit && pick(g) {

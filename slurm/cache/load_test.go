@@ -178,16 +178,20 @@ func TestRunningJobsAreWatched(t *testing.T) {
 				for id := range uint32(10) {
 					f.put(id+1, "s", slurm.JobRunning)
 				}
+				f.put(20, "large", slurm.JobRunning)
+				f.set(func() { f.jobs[20] = slurm.Job{ID: 20, SLUID: "large", States: slurm.StatesOf(slurm.JobRunning)} })
 				if waits {
 					f.put(11, "s", slurm.JobPending)
 				}
-				c, _ := start(t, f, Options{Slow: 500 * time.Millisecond, Details: 1, WatchRunning: true, WithoutAllocations: true})
+				c, _ := start(t, f, Options{Slow: 500 * time.Millisecond, Details: 1, Watch: slurm.Job.External, WithoutAllocations: true})
 				time.Sleep(2 * time.Minute)
 				synctest.Wait()
 				f.set(func() {
-					j := f.jobs[3]
-					j.PreemptTime = time.Now()
-					f.jobs[3] = j
+					for _, id := range []uint32{3, 20} {
+						j := f.jobs[id]
+						j.PreemptTime = time.Now()
+						f.jobs[id] = j
+					}
 				})
 				f.counted()
 				time.Sleep(10 * time.Second)
@@ -195,6 +199,9 @@ func TestRunningJobsAreWatched(t *testing.T) {
 				reads := f.counted()["job"]
 				if j, _ := c.Job(3); j.PreemptTime.IsZero() == waits || reads > 21 || !waits && reads > 0 {
 					t.Errorf("after ten seconds and %d reads the job is to make room at %v", reads, j.PreemptTime)
+				}
+				if j, _ := c.Job(20); !j.PreemptTime.IsZero() {
+					t.Error("a job that isn't watched was read again")
 				}
 			})
 		})
@@ -221,5 +228,45 @@ func TestDetailsAreBounded(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestForgottenJobs: slurmctld forgets jobs that ended, as many a second as it had started. One is
+// asked for, and stands for all; if it is there the list wasn't whole, and each is asked for.
+func TestForgottenJobs(t *testing.T) {
+	for name, c := range map[string]struct {
+		gone                    func(*fakeSlurm)
+		reads, ended, waitingOn int
+	}{
+		"forgotten":              {func(f *fakeSlurm) { forget(f, 1, 300) }, 1, 0, 1},
+		"one of those that wait": {func(f *fakeSlurm) { forget(f, 1, 301) }, 2, 0, 0},
+		"an empty list":          {func(f *fakeSlurm) { f.emptyList = true }, 302, 300, 1},
+		"all but one":            {func(f *fakeSlurm) { forget(f, 1, 299) }, 1, 1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newControllerFake()
+				for id := range uint32(300) {
+					f.put(id+1, "e", slurm.JobCompleted)
+				}
+				f.put(301, "w", slurm.JobPending)
+				view, w := start(t, f, Options{Slow: time.Second, Details: -1})
+				w.take(true)
+				f.counted()
+				f.set(func() { c.gone(f.fakeSlurm) })
+				time.Sleep(1100 * time.Millisecond)
+				synctest.Wait()
+				check(t, "single reads", f.counted()["job"], c.reads)
+				check(t, "jobs that ended", len(view.JobsInState(slurm.JobCompleted)), c.ended)
+				check(t, "jobs that wait", len(view.JobsInState(slurm.JobPending)), c.waitingOn)
+				check(t, "events", len(w.take(true)), 301-c.ended-c.waitingOn)
+			})
+		})
+	}
+}
+
+func forget(f *fakeSlurm, from, to uint32) {
+	for id := from; id <= to; id++ {
+		delete(f.jobs, id)
 	}
 }

@@ -108,7 +108,9 @@ func (c *Cache) Load(path string) error {
 	}
 	var read []*job
 	for _, j := range jobs {
-		read = append(read, &job{record: j.Job, allocation: j.Allocation, key: c.options.Key(j.Job.Clone()), group: groupOf(j.Job)})
+		now := c.newJob(j.Job, groupOf(j.Job), 0)
+		now.allocation = j.Allocation
+		read = append(read, now)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,7 +123,7 @@ func (c *Cache) Load(path string) error {
 			g = &group{} // no states: it is to be read again
 			c.groups[j.group] = g
 		}
-		g.add(j.record.ID, &j.record)
+		g.add(j.record.ID, j)
 		c.setJob(j.record.ID, j)
 	}
 	for _, n := range nodes {

@@ -95,10 +95,10 @@ func View(client slurm.Client, l logr.Logger) *cache.Cache {
 }
 
 // LeanView returns a view for who needs no more of jobs than their states, whose they
-// are, and whether those that run are to make room.
+// are, and whether those of pods that run are to make room.
 func LeanView(client slurm.Client, l logr.Logger) *cache.Cache {
 	o := options(l)
-	o.Details, o.WatchRunning, o.WithoutAllocations = 1, true, true
+	o.Details, o.Watch, o.WithoutAllocations = 1, slurm.Job.External, true
 	return cache.New(client, o)
 }
 
