@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"crypto/rand"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -18,12 +19,17 @@ func (s *settings) snapshot() *cobra.Command {
 		Use: "snapshot FILE", GroupID: "see", Args: exactly(1, "the file to write"),
 		Short: "Write the state of both worlds to one file, without secrets",
 		Long: "Write the state of both worlds to one file, to look at later or elsewhere: slinky replay FILE. It holds names, labels,\n" +
-			"requests, states and reasons; commands, environments, volumes, comments and foreign annotations stay out. Only you may read it.",
+			"requests, states and reasons; commands, environments, volumes, comments and foreign annotations stay out. In the templates of\n" +
+			"NodeSets, sums stand for them, with which nobody can find out what they were. Only you may read it.",
 		Example: "  slinky snapshot monday.slinky\n  slinky replay monday.slinky queue",
 	}
 	f := s.flags(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		m, _, err := s.look(c.Context(), f, worlds.Want{Limits: true, Allocations: inSnapshot, Planners: true})
+		salt := make([]byte, 32)
+		if _, err := rand.Read(salt); err != nil {
+			return fmt.Errorf("make a salt for what is redacted: %w", err)
+		}
+		m, _, err := s.look(c.Context(), f, worlds.Want{Limits: true, Allocations: inSnapshot, Planners: true, Salt: salt})
 		if err != nil {
 			return err
 		}
@@ -36,6 +42,9 @@ func (s *settings) snapshot() *cobra.Command {
 		}
 		fmt.Fprintf(c.OutOrStdout(), "%s has %s, %s and %s. Look at it with: slinky replay %s\n", args[0],
 			plural(len(m.Kubernetes.Pods), "pod"), plural(len(m.Slurm.Jobs), "job"), plural(len(m.Nodes()), "node"), args[0])
+		for _, text := range m.NotInFile() {
+			fmt.Fprintln(c.OutOrStdout(), text)
+		}
 		return partial(m)
 	}
 	return c

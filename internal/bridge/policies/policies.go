@@ -3,10 +3,7 @@
 package policies
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 
@@ -18,9 +15,9 @@ import (
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/yaml"
 
 	"github.com/slinky-hpc/slinky/internal/bridge/config"
+	"github.com/slinky-hpc/slinky/internal/observe"
 	"github.com/slinky-hpc/slinky/internal/plan/policy"
 )
 
@@ -133,64 +130,6 @@ func (s *Source) book() *policy.Book {
 		book.Missing = true
 		return book
 	}
-	book.Entries, book.Errors = map[string]policy.Entry{}, map[string]error{}
-	for name, text := range m.Data {
-		e, err := ParseEntry(text)
-		if err != nil {
-			book.Errors[name] = err
-			continue
-		}
-		book.Entries[name] = e
-	}
+	book.Entries, book.Errors = observe.Entries(m.Data)
 	return book
-}
-
-// ParseEntry reads the rules of one namespace, as
-//
-//	allowed: {account: "physics,chemistry", timelimit: 120}
-//	default: {account: physics}
-func ParseEntry(text string) (policy.Entry, error) {
-	asJSON, err := yaml.YAMLToJSONStrict([]byte(text))
-	if err != nil {
-		return policy.Entry{}, fmt.Errorf("not valid YAML: %w", err)
-	}
-	var in struct {
-		Allowed map[string]scalar `json:"allowed"`
-		Default map[string]scalar `json:"default"`
-	}
-	dec := json.NewDecoder(bytes.NewReader(asJSON))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&in); err != nil {
-		return policy.Entry{}, fmt.Errorf("expected the keys allowed and default, with names and values: %w", err)
-	}
-	plain := func(m map[string]scalar) map[string]string {
-		out := make(map[string]string, len(m))
-		for k, v := range m {
-			out[k] = string(v)
-		}
-		return out
-	}
-	return policy.Entry{Allowed: plain(in.Allowed), Default: plain(in.Default)}, nil
-}
-
-// scalar is a text, a number or a truth value, as people write them in YAML.
-type scalar string
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (s *scalar) UnmarshalJSON(text []byte) error {
-	var v any
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.UseNumber()
-	if err := dec.Decode(&v); err != nil {
-		return err
-	}
-	switch v := v.(type) {
-	case string:
-		*s = scalar(v)
-	case json.Number, bool:
-		*s = scalar(fmt.Sprint(v))
-	default:
-		return errors.New("a value is neither a text nor a number")
-	}
-	return nil
 }

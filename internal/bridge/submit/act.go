@@ -91,7 +91,7 @@ func (s *Submitter) refresh(ctx context.Context, id uint32) error {
 // submit asks Slurm for a job for the pods: at once if nodes are free, else queued.
 func (s *Submitter) submit(ctx context.Context, o workload.Observed, step workload.Step) (time.Duration, error) {
 	key, pods := o.Group.Key, step.Pods
-	if last, wait := s.resubmitAfter(o.Jobs, pods); wait > 0 {
+	if last, wait := workload.ResubmitAfter(o, pods, s.Now()); wait > 0 {
 		text := explain.Ended(last) + " before the pod started; a new job follows"
 		_, err := s.hold(ctx, pods, held{reason: reasonEnded, text: text, warn: true})
 		return wait, err
@@ -196,25 +196,4 @@ func (s *Submitter) refused(ctx context.Context, key workload.Key, pods []*corev
 	}
 	_, holdErr := s.hold(ctx, pods, held{reason: reasonAway, text: explain.Unavailable(err)})
 	return 0, errors.Join(err, holdErr)
-}
-
-// resubmitAfter slows down where jobs of the same pods have ended before them.
-func (s *Submitter) resubmitAfter(all []slurm.Job, pods []*corev1.Pod) (slurm.Job, time.Duration) {
-	var last slurm.Job
-	n := 0
-	for _, j := range all {
-		mark, ok := workload.Owned(j, s.Index.Cluster())
-		if !ok || !j.States.JobEnded() || workload.RefusedAtOnce(j) || !slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return slices.Contains(mark.Pods, p.UID) }) {
-			continue
-		}
-		n++
-		if !j.EndTime.Before(last.EndTime) {
-			last = j
-		}
-	}
-	if n == 0 {
-		return last, 0
-	}
-	delay := min(time.Second<<min(n-1, 10), 5*time.Minute)
-	return last, last.EndTime.Add(delay).Sub(s.Now())
 }

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/slinky-hpc/slinky/internal/observe"
 	"github.com/slinky-hpc/slinky/internal/plan/workload"
 )
 
@@ -26,38 +26,25 @@ const discoverEvery = 10 * time.Second
 // errNotRead tells that a kind hasn't been read yet, so nothing is known of its objects.
 var errNotRead = errors.New("not read yet")
 
-// Discovery tells what the API server serves.
-type Discovery interface {
-	ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error)
-}
-
 // Custom reads the objects of kinds that the API server may or may not serve, in
 // whichever version it does. Make it with NewCustom.
 type Custom struct {
 	dynamic   dynamic.Interface
-	discovery Discovery
+	discovery observe.Discovery
 
 	podGroups, workloads, coscheduling, sets *customKind
 }
 
 // NewCustom returns a reader that reads nothing until it runs.
-func NewCustom(d dynamic.Interface, discovery Discovery) *Custom {
-	versions := func(group, resource string, versions ...string) []schema.GroupVersionResource {
-		out := make([]schema.GroupVersionResource, 0, len(versions))
-		for _, v := range versions {
-			out = append(out, schema.GroupVersionResource{Group: group, Version: v, Resource: resource})
-		}
-		return out
-	}
-	const builtIn = "scheduling.k8s.io"
+func NewCustom(d dynamic.Interface, discovery observe.Discovery) *Custom {
 	return &Custom{
 		dynamic: d, discovery: discovery,
 		podGroups: &customKind{
-			versions: versions(builtIn, "podgroups", "v1beta1", "v1alpha3", "v1alpha2"),
+			versions: workload.PodGroups(),
 			convert:  func(u *unstructured.Unstructured) (any, error) { pg, err := workload.PodGroupOf(u); return &pg, err },
 		},
 		workloads: &customKind{
-			versions: versions(builtIn, "workloads", "v1beta1", "v1alpha3", "v1alpha2"),
+			versions: workload.Workloads(),
 			convert: func(u *unstructured.Unstructured) (any, error) {
 				return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 					Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(),
@@ -66,14 +53,14 @@ func NewCustom(d dynamic.Interface, discovery Discovery) *Custom {
 			},
 		},
 		coscheduling: &customKind{
-			versions: versions("scheduling.x-k8s.io", "podgroups", "v1alpha1"),
+			versions: workload.CoschedulingPodGroups(),
 			convert: func(u *unstructured.Unstructured) (any, error) {
 				pg, err := workload.CoschedulingOf(u)
 				return &pg, err
 			},
 		},
 		sets: &customKind{
-			versions: versions("leaderworkerset.x-k8s.io", "leaderworkersets", "v1"),
+			versions: workload.LeaderWorkerSets(),
 			convert: func(u *unstructured.Unstructured) (any, error) {
 				set, err := workload.LeaderWorkerSetOf(u)
 				return &set, err
@@ -84,7 +71,7 @@ func NewCustom(d dynamic.Interface, discovery Discovery) *Custom {
 
 // customKind is one kind in the version that is served now.
 type customKind struct {
-	versions []schema.GroupVersionResource
+	versions workload.Versions
 	convert  func(*unstructured.Unstructured) (any, error)
 	// changed is called for each object that is new, with nil for what it was, or has
 	// changed, and arrived when the kind is served from now on.
@@ -124,7 +111,7 @@ func (c *Custom) Run(ctx context.Context) {
 // follow starts to read a kind that is served now, or in another version than before,
 // and stops to read one that isn't served any more.
 func (c *Custom) follow(ctx context.Context, k *customKind, running *sync.WaitGroup) error {
-	version, err := c.served(k.versions)
+	version, err := observe.Served(c.discovery, k.versions)
 	if err != nil {
 		return err
 	}
@@ -190,25 +177,6 @@ func (k *customKind) transform(obj any) (any, error) {
 type unreadable struct {
 	metav1.ObjectMeta
 	why error
-}
-
-// served returns the first of some versions that the API server has, the zero value if it has none.
-func (c *Custom) served(versions []schema.GroupVersionResource) (schema.GroupVersionResource, error) {
-	for _, v := range versions {
-		list, err := c.discovery.ServerResourcesForGroupVersion(v.GroupVersion().String())
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			return schema.GroupVersionResource{}, fmt.Errorf("ask the API server for %s: %w", v.GroupVersion(), err)
-		}
-		for _, r := range list.APIResources {
-			if r.Name == v.Resource {
-				return v, nil
-			}
-		}
-	}
-	return schema.GroupVersionResource{}, nil
 }
 
 func (k *customKind) fail(err error) {

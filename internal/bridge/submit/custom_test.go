@@ -211,7 +211,7 @@ func TestOwners(t *testing.T) {
 		{Name: "crews", SingularName: "crew", Kind: "Crew", Namespaced: true}, {Name: "crews/status", Kind: "Crew", Namespaced: true},
 	}}}
 	now := time.Unix(0, 0)
-	o := NewMetadataOwners(client, d, OwnerResources(), func() time.Time { return now })
+	o := NewMetadataOwners(client, d, workload.OwnerResources(), func() time.Time { return now })
 	ref := func(api, kind, name, uid string) metav1.OwnerReference {
 		return metav1.OwnerReference{APIVersion: api, Kind: kind, Name: name, UID: types.UID("uid-" + uid)}
 	}
@@ -239,11 +239,11 @@ func TestOwners(t *testing.T) {
 	// What was read is remembered for a while, and an answer that failed isn't.
 	calls := len(client.Actions())
 	delete(fails, "secret")
-	if _, why, _ := o.Owner(t.Context(), "ns", ref("example.com/v1", "Crew", "secret", "secret")); why != whyForbidden || len(client.Actions()) != calls {
+	if _, why, _ := o.Owner(t.Context(), "ns", ref("example.com/v1", "Crew", "secret", "secret")); why != workload.OwnerForbidden || len(client.Actions()) != calls {
 		t.Errorf("asked again at once: %q", why)
 	}
 	now = now.Add(ownerTTL)
-	if _, why, _ := o.Owner(t.Context(), "ns", ref("example.com/v1", "Crew", "secret", "secret")); why != whyGone {
+	if _, why, _ := o.Owner(t.Context(), "ns", ref("example.com/v1", "Crew", "secret", "secret")); why != workload.OwnerGone {
 		t.Errorf("after a while: %q", why)
 	}
 }

@@ -11,6 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
+
+	"github.com/slinky-hpc/slinky/internal/observe"
+	"github.com/slinky-hpc/slinky/internal/plan/workload"
 )
 
 const (
@@ -20,30 +23,10 @@ const (
 	resourceTTL = 2 * time.Minute
 )
 
-// OwnerResources are the resources of kinds that pods and their owners are usually
-// controlled by. Others are asked of the API server.
-func OwnerResources() map[schema.GroupVersionKind]string {
-	return map[schema.GroupVersionKind]string{
-		{Group: "apps", Version: "v1", Kind: "ReplicaSet"}:                          "replicasets",
-		{Group: "apps", Version: "v1", Kind: "Deployment"}:                          "deployments",
-		{Group: "apps", Version: "v1", Kind: "StatefulSet"}:                         "statefulsets",
-		{Version: "v1", Kind: "ReplicationController"}:                              "replicationcontrollers",
-		{Group: "jobset.x-k8s.io", Version: "v1alpha2", Kind: "JobSet"}:             "jobsets",
-		{Group: "leaderworkerset.x-k8s.io", Version: "v1", Kind: "LeaderWorkerSet"}: "leaderworkersets",
-	}
-}
-
-// Why an owner can't be read.
-const (
-	whyGone      = "is gone"
-	whyForbidden = "may not be read by the bridge's scheduler"
-	whyUnserved  = "is of a kind that the API server doesn't have"
-)
-
 // MetadataOwners reads owners from the API server and remembers them for a while.
 type MetadataOwners struct {
 	client    metadata.Interface
-	discovery Discovery
+	discovery observe.Discovery
 	now       func() time.Time
 	resources map[schema.GroupVersionKind]string
 
@@ -66,7 +49,7 @@ type askedKind struct {
 }
 
 // NewMetadataOwners returns a reader of owners. Resources are those of the kinds that are known beforehand.
-func NewMetadataOwners(c metadata.Interface, d Discovery, resources map[schema.GroupVersionKind]string, now func() time.Time) *MetadataOwners {
+func NewMetadataOwners(c metadata.Interface, d observe.Discovery, resources map[schema.GroupVersionKind]string, now func() time.Time) *MetadataOwners {
 	return &MetadataOwners{
 		client: c, discovery: d, now: now, resources: resources,
 		seen: map[types.UID]seenOwner{}, asked: map[schema.GroupVersionKind]askedKind{},
@@ -83,7 +66,7 @@ func (o *MetadataOwners) Owner(ctx context.Context, namespace string, ref metav1
 	s := seenOwner{at: o.now()}
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err != nil {
-		return s.meta, whyUnserved, nil
+		return s.meta, workload.OwnerUnserved, nil
 	}
 	kind, err := o.kind(gv.WithKind(ref.Kind))
 	if err != nil {
@@ -93,7 +76,7 @@ func (o *MetadataOwners) Owner(ctx context.Context, namespace string, ref metav1
 		namespace = ""
 	}
 	if kind.resource == "" {
-		s.why = whyUnserved
+		s.why = workload.OwnerUnserved
 	} else if s.meta, s.why, err = o.read(ctx, gv.WithResource(kind.resource), namespace, ref); err != nil {
 		return s.meta, "", err
 	}
@@ -107,9 +90,9 @@ func (o *MetadataOwners) read(ctx context.Context, r schema.GroupVersionResource
 	obj, err := o.client.Resource(r).Namespace(namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err), err == nil && obj.UID != ref.UID:
-		return metav1.ObjectMeta{}, whyGone, nil
+		return metav1.ObjectMeta{}, workload.OwnerGone, nil
 	case apierrors.IsForbidden(err):
-		return metav1.ObjectMeta{}, whyForbidden, nil
+		return metav1.ObjectMeta{}, workload.OwnerForbidden, nil
 	case err != nil:
 		return metav1.ObjectMeta{}, "", fmt.Errorf("read %s %s/%s: %w", ref.Kind, namespace, ref.Name, err)
 	}

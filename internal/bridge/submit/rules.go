@@ -28,8 +28,7 @@ func (s *Submitter) rule(ctx context.Context, g *workload.Group) error {
 	if err != nil {
 		return fmt.Errorf("rules of namespace %s: %w", g.Key.Namespace, err)
 	}
-	g.Annotations = rules.Complete(g.Annotations)
-	g.Forbidden = rules.Check(g.Annotations, g.DeadlineSeconds)
+	rules.Apply(g)
 	return nil
 }
 

@@ -170,7 +170,7 @@ func sourcesOf(f informers.SharedInformerFactory, kube *restclient.Config, clien
 
 // ownerResources returns the resources of the kinds of owners that are known beforehand.
 func ownerResources(c config.Config) map[schema.GroupVersionKind]string {
-	out := OwnerResources()
+	out := workload.OwnerResources()
 	for _, k := range c.OwnerKinds {
 		out[schema.GroupVersionKind{Group: k.Group, Version: k.Version, Kind: k.Kind}] = k.Resource
 	}

@@ -57,12 +57,24 @@ type bridge struct {
 	SinkSlurmd         string            `json:"sinkSlurmd"`
 	DeviceDrivers      map[string]string `json:"deviceDrivers"`
 	Fallbacks          []string          `json:"slurmRestApiFallbacks"`
+	Policy             string            `json:"policy"`
+	PolicyConfigMap    string            `json:"policyConfigMap"`
+	OwnerKinds         []ownerKind       `json:"ownerKinds"`
 	// TLS names files in a pod of the bridge.
 	TLS struct {
 		CAFile   string `json:"caFile"`
 		CertFile string `json:"certFile"`
 		KeyFile  string `json:"keyFile"`
 	} `json:"slurmTLS"`
+}
+
+// ownerKind is a kind of owners that counts by configuration.
+type ownerKind struct {
+	Group     string `json:"group"`
+	Version   string `json:"version"`
+	Kind      string `json:"kind"`
+	Resource  string `json:"resource"`
+	GangLabel string `json:"gangLabel"`
 }
 
 // settings are what the bridge's planners go by. A Kubernetes cluster is known by the UID of its kube-system.
@@ -147,7 +159,7 @@ func Connect(ctx context.Context, config *restclient.Config, r Slurmrestd, s *So
 			b, notFound = findBridge(ctx, kube)
 		}
 		s.SchedulerName = cmp.Or(b.SchedulerName, s.SchedulerName)
-		if notFound == nil {
+		if s.noBridge = notFound; notFound == nil {
 			s.bridge = &b
 		}
 		at = endpoint{URL: b.URL, namespace: b.namespace, tokens: b.tokens}

@@ -45,8 +45,9 @@ type Sources struct {
 	SlurmError    error
 	// SlurmAbsent is set where no Slurm is meant to be there.
 	SlurmAbsent bool
-	// bridge is what the installed bridge says about itself, nil where that isn't known.
-	bridge *bridge
+	// bridge is what the installed bridge says about itself, nil where that isn't known; noBridge then is why.
+	bridge   *bridge
+	noBridge error
 	// again finds the sources anew: what was away may have come.
 	again func(ctx context.Context) (Sources, error)
 	// Namespace is where to look for what may not be seen in all namespaces; "" for nowhere.
@@ -63,8 +64,11 @@ type Want struct {
 	// of jobs on Node alone if that is set.
 	Allocations int
 	Node        string
-	// Planners also reads what only they need: the devices that drivers publish.
+	// Planners also reads what only they need.
 	Planners bool
+	// Salt is for the sums that stand for what may be secret in what planners need: random, and
+	// different for each file, so that nobody can find out what they stand for.
+	Salt []byte
 }
 
 // patience is how long one world may take to answer. Its end must not hide the other world.
@@ -76,26 +80,26 @@ func (s Sources) Read(ctx context.Context, w Want) view.Facts {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var both sync.WaitGroup
-	both.Go(func() {
-		if f.Kubernetes = s.kubernetes(ctx, w); w.Planners {
-			f.Bridge = s.settings(ctx)
-		}
-	})
+	var kinds operatorKinds
+	both.Go(func() { f.Kubernetes, kinds = s.kubernetes(ctx, w) })
 	both.Go(func() { f.Slurm = s.slurm(ctx, w) })
 	both.Wait()
 	f.Taken = time.Now()
+	if w.Planners && f.Kubernetes.Known {
+		s.planners(ctx, w, &f, kinds)
+	}
 	view.Clean(&f)
 	return f
 }
 
-func (s Sources) kubernetes(ctx context.Context, w Want) view.Kubernetes {
+func (s Sources) kubernetes(ctx context.Context, w Want) (k view.Kubernetes, kinds operatorKinds) {
 	if s.Kube == nil {
-		return view.Kubernetes{Absent: true}
+		return view.Kubernetes{Absent: true}, kinds
 	}
-	k := view.Kubernetes{Source: view.Source{Read: time.Now()}, Namespace: w.Namespace}
+	k = view.Kubernetes{Source: view.Source{Read: time.Now()}, Namespace: w.Namespace}
 	version, err := s.Kube.Discovery().ServerVersion()
 	if err != nil {
-		return view.Kubernetes{Source: view.Source{Error: fmt.Errorf("ask the API server: %w", err).Error()}}
+		return view.Kubernetes{Source: view.Source{Error: fmt.Errorf("ask the API server: %w", err).Error()}}, kinds
 	}
 	k.Version = version.GitVersion
 	// lacks notes a part that can't be had, as the rest of the world is worth seeing.
@@ -120,50 +124,27 @@ func (s Sources) kubernetes(ctx context.Context, w Want) view.Kubernetes {
 	if err != nil {
 		lacks(view.PartPods, lacking("list", "pods", k.Namespace), err)
 	}
-	var controllers v1beta1.ControllerList
-	note, err := listVisible(ctx, s.Kube, "controllers", w.Fallback, &controllers)
+	note, err := listVisible(ctx, s.Kube, "controllers", w.Fallback, &kinds.controllers)
 	if err != nil {
 		lacks(view.PartControllers, lacking("list", "controllers."+v1beta1.GroupVersion.Group, w.Fallback), err)
 	}
 	if note != "" {
 		k.Hidden = append(k.Hidden, note)
 	}
-	for i := range controllers.Items {
-		k.Controllers = append(k.Controllers, controller(&controllers.Items[i]))
+	for i := range kinds.controllers.Items {
+		k.Controllers = append(k.Controllers, controller(&kinds.controllers.Items[i]))
 	}
-	var sets v1beta1.NodeSetList
-	if note, err = listVisible(ctx, s.Kube, "nodesets", w.Fallback, &sets); err != nil {
+	if note, err = listVisible(ctx, s.Kube, "nodesets", w.Fallback, &kinds.sets); err != nil {
 		lacks(view.PartNodeSets, lacking("list", "nodesets."+v1beta1.GroupVersion.Group, w.Fallback), err)
 	}
 	if note != "" {
 		k.Hidden = append(k.Hidden, note)
 	}
-	for i := range sets.Items {
-		k.NodeSets = append(k.NodeSets, nodeSet(&sets.Items[i]))
+	for i := range kinds.sets.Items {
+		k.NodeSets = append(k.NodeSets, nodeSet(&kinds.sets.Items[i]))
 	}
 	k.Known = true
-	return k
-}
-
-// settings reads what the bridge's planners need, nil where not all of it can be had: they
-// would then plan what the bridge doesn't.
-func (s Sources) settings(ctx context.Context) *view.Bridge {
-	if s.bridge == nil {
-		return nil
-	}
-	system, err := s.Kube.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
-	if err != nil {
-		return nil
-	}
-	out := s.bridge.settings(string(system.UID))
-	slices, err := s.Kube.ResourceV1().ResourceSlices().List(ctx, metav1.ListOptions{})
-	switch {
-	case err == nil:
-		out.Slices = slices.Items
-	case !apierrors.IsNotFound(err):
-		return nil
-	}
-	return out
+	return k, kinds
 }
 
 func controller(c *v1beta1.Controller) view.Controller {

@@ -35,8 +35,10 @@ type Facts struct {
 	NotBefore map[string]time.Time
 	Slurm     SlurmFacts
 	Now       time.Time
-	// SssdConf is the content that spec.ssh.sssdConfRef selects; nil where it doesn't exist or ssh is off.
-	SssdConf []byte
+	// SssdHash is the Checksum of what spec.ssh.sssdConfRef selects; "" where it doesn't exist or ssh is off.
+	SssdHash string
+	// SssdUnread tells that it isn't known, so that it is neither missing nor another one than before.
+	SssdUnread bool
 
 	// Image is slurmd's where the NodeSet names none.
 	Image string

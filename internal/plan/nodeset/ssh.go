@@ -84,9 +84,9 @@ func (p *planner) sshAnnotations() map[string]string {
 	if !sshEnabled(p.NodeSet) {
 		return nil
 	}
-	out := map[string]string{v1beta1.AnnotationSshdConfHash: checksum([]byte(sshd.WorkerConfig(p.NodeSet.Spec.Ssh.ExtraSshdConfig)))}
-	if p.SssdConf != nil {
-		out[v1beta1.AnnotationSssdConfHash] = checksum(p.SssdConf)
+	out := map[string]string{v1beta1.AnnotationSshdConfHash: Checksum([]byte(sshd.WorkerConfig(p.NodeSet.Spec.Ssh.ExtraSshdConfig)))}
+	if p.SssdHash != "" {
+		out[v1beta1.AnnotationSssdConfHash] = p.SssdHash
 	}
 	return out
 }
@@ -95,11 +95,11 @@ func (p *planner) sshAnnotations() map[string]string {
 // does one that couldn't be read when the pod was made: the pod has waited for it.
 func (p *planner) staleSsh(pod *corev1.Pod) bool {
 	made := pod.Annotations[v1beta1.AnnotationSssdConfHash]
-	return sshEnabled(p.NodeSet) && p.SssdConf != nil && made != "" && made != checksum(p.SssdConf)
+	return sshEnabled(p.NodeSet) && p.SssdHash != "" && made != "" && made != p.SssdHash
 }
 
 func (p *planner) sshProblems() {
-	if !sshEnabled(p.NodeSet) || p.SssdConf != nil {
+	if !sshEnabled(p.NodeSet) || p.SssdHash != "" || p.SssdUnread {
 		return
 	}
 	ref := p.NodeSet.Spec.Ssh.SssdConfRef
@@ -107,7 +107,11 @@ func (p *planner) sshProblems() {
 		ref.Key, ref.Name, p.NodeSet.Namespace))
 }
 
-func checksum(data []byte) string {
+// Checksum is what a pod says of a file that its daemons read; "" of none.
+func Checksum(data []byte) string {
+	if data == nil {
+		return ""
+	}
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
 }

@@ -15,7 +15,7 @@ func sshFacts() Facts {
 	f := facts(1)
 	f.NodeSet.Spec.Ssh = &v1beta1.NodeSetSsh{Enabled: true, ExtraSshdConfig: "MaxSessions 3",
 		SssdConfRef: corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "sssd"}, Key: "conf"}}
-	f.SssdConf = []byte("[sssd]\n")
+	f.SssdHash = Checksum([]byte("[sssd]\n"))
 	return f
 }
 
@@ -76,10 +76,10 @@ func TestSssdConfReachesWorkers(t *testing.T) {
 			f := sshFacts()
 			f = f.withPod("cpu-0", "IDLE")
 			if c.made != "" {
-				f.Pods[0].Annotations = map[string]string{v1beta1.AnnotationSssdConfHash: checksum([]byte(c.made))}
+				f.Pods[0].Annotations = map[string]string{v1beta1.AnnotationSssdConfHash: Checksum([]byte(c.made))}
 			}
-			if f.SssdConf = nil; c.now != "" {
-				f.SssdConf = []byte(c.now)
+			if f.SssdHash = ""; c.now != "" {
+				f.SssdHash = Checksum([]byte(c.now))
 			}
 			plan := Make(f)
 			if got := plan.Status.UpdatedReplicas; got != c.updated {

@@ -77,18 +77,23 @@ type Step struct {
 	Event string
 }
 
-func (s Step) String() string {
-	on := s.Node
+// Object is what the step acts on, as a kind and a name.
+func (s Step) Object() (kind, name string) {
 	switch {
 	case s.Claim != nil:
-		on = s.Claim.Name
+		return "claim", s.Claim.Name
 	case s.Revision != nil:
-		on = s.Revision.Name
+		return "revision", s.Revision.Name
 	case s.Reservation != nil:
-		on = s.Reservation.Name
+		return "reservation", s.Reservation.Name
 	case s.Pod != nil:
-		on = s.Pod.Name
+		return "pod", s.Pod.Name
 	}
+	return "Slurm node", s.Node
+}
+
+func (s Step) String() string {
+	_, on := s.Object()
 	return strings.TrimSpace(fmt.Sprintf("%s %s: %s", s.Action, on, s.Reason))
 }
 

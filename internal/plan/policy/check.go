@@ -41,6 +41,12 @@ func (r Rules) Complete(annotations map[string]string) map[string]string {
 	return out
 }
 
+// Apply gives a workload the defaults, and forbids what the rules don't allow.
+func (r Rules) Apply(g *workload.Group) {
+	g.Annotations = r.Complete(g.Annotations)
+	g.Forbidden = r.Check(g.Annotations, g.DeadlineSeconds)
+}
+
 // Added returns the annotations that Complete adds.
 func (r Rules) Added(annotations map[string]string) map[string]string {
 	out := map[string]string{}

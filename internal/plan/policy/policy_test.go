@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
@@ -138,7 +137,7 @@ func TestBook(t *testing.T) {
 	book := &Book{Name: "ConfigMap slinky/rules", Entries: map[string]Entry{
 		DefaultEntry: {Allowed: map[string]string{"user-id": "nobody", "account": "guests", "qos": "low"}},
 		"team":       allowed("user-id", "alice"),
-	}, Errors: map[string]error{"broken": errors.New("not valid YAML")}}
+	}, Errors: map[string]string{"broken": "not valid YAML"}}
 	r := For(Settings{}, "team", namespace("allowed/user-id", "root", "allowed/account", "physics"), book)
 	if d := cmp.Diff(asks("user-id", "alice", "account", "physics", "qos", "low"), r.Complete(nil)); d != "" {
 		t.Error(d)

@@ -30,7 +30,7 @@ type Book struct {
 	Name    string
 	Entries map[string]Entry
 	// Errors are about entries that can't be read, by namespace: nothing is allowed there.
-	Errors map[string]error
+	Errors map[string]string
 	// Missing tells that the ConfigMap doesn't exist, so that nothing is allowed anywhere.
 	Missing bool
 }
@@ -81,8 +81,8 @@ func (r *Rules) take(book *Book, name string) error {
 	if book.Missing {
 		return fmt.Errorf("%s, which the bridge's configuration names, doesn't exist", book.Name)
 	}
-	if err := book.Errors[name]; err != nil {
-		return fmt.Errorf("%s: %w", from, err)
+	if text := book.Errors[name]; text != "" {
+		return fmt.Errorf("%s: %s", from, text)
 	}
 	e := book.Entries[name]
 	var errs []error

@@ -78,6 +78,9 @@ func walk(v reflect.Value) {
 			walk(v.Elem())
 		}
 	case reflect.Struct:
+		if t := v.Type(); t == reflect.TypeFor[Operator]() || t == reflect.TypeFor[Groups]() {
+			return // planners compare these texts; what they make of them is cleaned
+		}
 		for i := range v.NumField() {
 			if v.Type().Field(i).IsExported() {
 				walk(v.Field(i))

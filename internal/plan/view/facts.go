@@ -4,6 +4,7 @@
 package view
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -22,8 +23,25 @@ type Facts struct {
 	SchedulerName string
 	Kubernetes    Kubernetes
 	Slurm         Slurm
-	// Bridge is nil where none is installed, or its settings may not be read.
-	Bridge *Bridge `json:",omitempty"`
+	// Bridge is nil where none is installed, or its settings may not be read; Operator where it
+	// has no NodeSets, or they may not be read. Only planners go by them.
+	Bridge   *Bridge   `json:",omitempty"`
+	Operator *Operator `json:",omitempty"`
+	// Unread are the parts that only planners need and that couldn't be read.
+	Unread Parts `json:",omitempty"`
+}
+
+// Parts are parts that couldn't be read.
+type Parts []Part
+
+// why is why a part isn't known of a namespace, "" for all of them; "" where it is known.
+func (list Parts) why(what, namespace string) string {
+	for _, p := range list {
+		if p.What == what && (p.In == "" || p.In == namespace) && (p.Only == "" || p.Only != namespace) {
+			return p.Error
+		}
+	}
+	return ""
 }
 
 // Source tells how much one world's facts are worth.
@@ -46,6 +64,9 @@ type Part struct {
 	Error string `json:"error,omitempty"`
 	// Forbidden is set where the reader lacks a right: nothing is broken then.
 	Forbidden bool `json:"forbidden,omitempty"`
+	// In is the one namespace of which it couldn't be read, and Only the one of which it could; "" for none.
+	In   string `json:"in,omitempty"`
+	Only string `json:"only,omitempty"`
 	// Read is when it was last read, zero for never.
 	Read time.Time `json:"read,omitzero"`
 }
@@ -59,6 +80,27 @@ const (
 	PartPartitions  = "partitions"
 	PartPings       = "answers of slurmctld"
 )
+
+// Parts that only planners need.
+const (
+	PartBridge       = "settings of the bridge"
+	PartCluster      = "identity of the Kubernetes cluster"
+	PartSlices       = "ResourceSlices"
+	PartRules        = "rules of namespaces"
+	PartPodGroups    = "PodGroups"
+	PartWorkloads    = "Workloads"
+	PartCoscheduling = "PodGroups of scheduling.x-k8s.io"
+	PartSets         = "LeaderWorkerSets"
+	PartNodeSetSpecs = "specs of NodeSets"
+	PartRevisions    = "ControllerRevisions"
+	PartClaims       = "PersistentVolumeClaims of NodeSets"
+	PartReservations = "reservations"
+	PartSssd         = "sssd.conf of NodeSets"
+	PartOperator     = "settings of the operator"
+)
+
+// PartOwners are the owners of pods that are of one kind.
+func PartOwners(kind string) string { return kind + "s that own pods" }
 
 // Lacks tells whether a part is missing.
 func (s Source) Lacks(what string) bool {
@@ -124,4 +166,22 @@ type Slurm struct {
 	// Associations and QOS explain limits; they are empty where there is no accounting.
 	Associations []slurm.Association `json:",omitempty"`
 	QOS          []slurm.QOS         `json:",omitempty"`
+}
+
+// NotInFile are sentences on what a file of these facts lacks, and for which right.
+func (f Facts) NotInFile() []string {
+	var out []string
+	for _, p := range slices.Concat(f.Kubernetes.Missing, f.Slurm.Missing, f.Unread) {
+		where := ""
+		switch {
+		case p.In != "":
+			where = " of namespace " + p.In
+		case p.Only != "":
+			where = " of other namespaces than " + p.Only
+		}
+		if text := fmt.Sprintf("The %s%s aren't in it: %s", p.What, where, p.Error); !slices.Contains(out, text) {
+			out = append(out, text)
+		}
+	}
+	return out
 }

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,22 +24,55 @@ type Bridge struct {
 	Drivers device.Drivers `json:",omitempty"`
 	// Slices are the devices that drivers publish.
 	Slices []resourcev1.ResourceSlice `json:",omitempty"`
+	// Groups tell which pods start together; nil in a file of an older slinky.
+	Groups *Groups `json:",omitempty"`
 }
 
 // Planned is what a planner would do about one thing, and why.
 type Planned struct {
-	// About is "node w-3" or a line of the queue.
-	About string   `json:"about"`
-	Steps []string `json:"steps"`
+	// Planner is one of those below.
+	Planner string `json:"planner"`
+	// About is "node w-3", "NodeSet slurm/cpu", a workload or a line of the queue.
+	About string `json:"about"`
+	Steps []Step `json:"steps,omitempty"`
+	// Unplanned is why there is no plan: a fact that the planner needs isn't there.
+	Unplanned string `json:"unplanned,omitempty"`
 }
 
-// Plans runs the planners on the facts: what the bridge would change about each node, and
-// for each line of the queue that waits, why, and what would help.
+// Step is one thing that a planner would do.
+type Step struct {
+	Do string `json:"do"`
+	// On is what it would be done to, "" for what the plan is about.
+	On  string `json:"on,omitempty"`
+	Why string `json:"why,omitempty"`
+}
+
+// The planners.
+const (
+	// PlannerNodes is the bridge's, which shows Kubernetes' nodes to Slurm.
+	PlannerNodes = "nodes"
+	// PlannerWorkloads is the bridge's, which asks Slurm for jobs for pods.
+	PlannerWorkloads = "workloads"
+	// PlannerNodeSets is the operator's, which keeps workers.
+	PlannerNodeSets = "nodesets"
+	// PlannerQueue explains what waits, and what a person can do.
+	PlannerQueue = "queue"
+)
+
+// olderFile is why a file has not what a planner of today needs.
+const olderFile = "an older slinky wrote it; take a new one with: slinky snapshot FILE"
+
+// Plans runs the planners on the facts: what the bridge would change about each node and do for
+// each workload, what the operator would do for each NodeSet, and for each line of the queue
+// that waits, why, and what would help. A planner that lacks a fact says so.
 func (m *Model) Plans() []Planned {
+	out := slices.Concat(m.nodePlans(), m.workloadPlans(), m.nodeSetPlans(), m.queuePlans())
+	Clean(&out)
+	return out
+}
+
+func (m *Model) queuePlans() []Planned {
 	var out []Planned
-	if m.Bridge != nil && m.Slurm.Known && m.Kubernetes.has(PartNodes) {
-		out = m.mirrorPlans()
-	}
 	for _, i := range m.Queue(false) {
 		if i.State != StateWaiting && i.State != StateNeedsAction {
 			continue
@@ -48,16 +82,46 @@ func (m *Model) Plans() []Planned {
 			continue
 		}
 		answer := explain.Why(found.Facts)
-		Clean(&answer)
-		p := Planned{About: fmt.Sprintf("%s %s", i.Kind, i.Name), Steps: []string{answer.Summary}}
+		p := Planned{Planner: PlannerQueue, About: fmt.Sprintf("%s %s", i.Kind, i.Name), Steps: []Step{{Do: "wait", Why: answer.Summary}}}
 		for _, do := range answer.Do {
 			if do != "" {
-				p.Steps = append(p.Steps, "to do: "+do)
+				p.Steps = append(p.Steps, Step{Do: "advise", Why: do})
 			}
 		}
 		out = append(out, p)
 	}
 	return out
+}
+
+// noBridge is why the bridge's planners can't run, "" if they can or there is no bridge.
+func (m *Model) noBridge() string {
+	for _, what := range []string{PartBridge, PartCluster} {
+		if why := m.Unread.why(what, ""); why != "" {
+			return fmt.Sprintf("the %s isn't in the file: %s", what, why)
+		}
+	}
+	return ""
+}
+
+// nodePlans runs the planner that shows Kubernetes' nodes to Slurm.
+func (m *Model) nodePlans() []Planned {
+	why := m.noBridge()
+	switch {
+	case why != "":
+	case m.Bridge == nil:
+		return nil
+	case !m.Slurm.Known:
+		why = "Slurm couldn't be asked: " + m.Slurm.Error
+	case !m.Kubernetes.has(PartNodes):
+		why = "Kubernetes' nodes aren't in the file: " + cmp.Or(m.Kubernetes.why(PartNodes), m.Kubernetes.Error)
+	default:
+		if lacks := m.Unread.why(PartSlices, ""); lacks != "" {
+			why = fmt.Sprintf("the %s aren't in the file: %s", PartSlices, lacks)
+			break
+		}
+		return m.mirrorPlans()
+	}
+	return []Planned{{Planner: PlannerNodes, About: "all nodes", Unplanned: why}}
 }
 
 func (m *Model) mirrorPlans() []Planned {
@@ -79,8 +143,7 @@ func (m *Model) mirrorPlans() []Planned {
 			f.Devices = device.Of(f.Kube, published[f.Kube.Name], m.Bridge.Drivers)
 		}
 		if steps := mirrorSteps(mirror.Make(f)); len(steps) > 0 {
-			Clean(&steps)
-			out = append(out, Planned{About: "node " + name, Steps: steps})
+			out = append(out, Planned{Planner: PlannerNodes, About: "node " + name, Steps: steps})
 		}
 	}
 	return out
@@ -111,29 +174,32 @@ func (m *Model) namedBy(node string) uint32 {
 }
 
 // mirrorSteps are a plan of the bridge about a node in words.
-func mirrorSteps(p mirror.Plan) []string {
-	var out []string
+func mirrorSteps(p mirror.Plan) []Step {
+	var out []Step
 	if u := p.Update; u != nil {
 		switch {
 		case u.State != "":
-			out = append(out, fmt.Sprintf("change it in Slurm: state %s, reason %q", u.State, u.Reason))
+			out = append(out, Step{Do: "set state " + u.State + " in Slurm", Why: u.Reason})
 		default:
-			out = append(out, "bring what Slurm knows of it up to date")
+			out = append(out, Step{Do: "update in Slurm", Why: "what Slurm knows of it is not what Kubernetes says"})
 		}
 	}
 	switch {
 	case p.Delete && p.Create != nil:
-		out = append(out, "register it anew in Slurm: "+p.Anew)
+		out = append(out, Step{Do: "register anew in Slurm", Why: p.Anew})
 	case p.Delete:
-		out = append(out, "remove it from Slurm")
+		out = append(out, Step{Do: "remove from Slurm", Why: "it is no node of the bridge any more"})
 	case p.Create != nil:
-		out = append(out, fmt.Sprintf("register it in Slurm, with %d CPUs, %d MiB and GRES %q", p.Create.CPUs, p.Create.RealMemory, p.Create.GRES))
+		out = append(out, Step{Do: "register in Slurm", Why: fmt.Sprintf("Slurm doesn't have it; it has %d CPUs, %d MiB and GRES %q", p.Create.CPUs, p.Create.RealMemory, p.Create.GRES)})
 	}
 	if p.SetTaints {
-		out = append(out, "change its taints in Kubernetes")
+		out = append(out, Step{Do: "change its taints in Kubernetes", Why: "the bridge's taint is there on its nodes alone"})
 	}
 	if p.Condition != nil {
-		out = append(out, fmt.Sprintf("say on it in Kubernetes that %s", p.Condition.Message))
+		out = append(out, Step{Do: fmt.Sprintf("set condition %s=%s in Kubernetes", p.Condition.Type, p.Condition.Status), Why: p.Condition.Message})
 	}
-	return append(out, p.Notes...)
+	for _, note := range p.Notes {
+		out = append(out, Step{Do: "note", Why: note})
+	}
+	return out
 }

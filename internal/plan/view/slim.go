@@ -1,12 +1,11 @@
 package view
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slinky-hpc/slinky/internal/plan/mirror"
+	"github.com/slinky-hpc/slinky/internal/plan/redact"
 	"github.com/slinky-hpc/slinky/internal/plan/workernode"
 	"github.com/slinky-hpc/slinky/internal/plan/workload"
 	"github.com/slinky-hpc/slinky/slurm"
@@ -21,7 +20,7 @@ func SlimPod(p *corev1.Pod) corev1.Pod {
 		Tolerations: p.Spec.Tolerations, TopologySpreadConstraints: p.Spec.TopologySpreadConstraints, SchedulingGates: p.Spec.SchedulingGates,
 		SchedulingGroup: p.Spec.SchedulingGroup, Priority: p.Spec.Priority, PriorityClassName: p.Spec.PriorityClassName, Overhead: p.Spec.Overhead,
 		Resources: p.Spec.Resources, ResourceClaims: p.Spec.ResourceClaims, Hostname: p.Spec.Hostname, HostNetwork: p.Spec.HostNetwork,
-		RestartPolicy: p.Spec.RestartPolicy, Containers: slimContainers(p.Spec.Containers), InitContainers: slimContainers(p.Spec.InitContainers),
+		RestartPolicy: p.Spec.RestartPolicy, ActiveDeadlineSeconds: p.Spec.ActiveDeadlineSeconds, Containers: slimContainers(p.Spec.Containers), InitContainers: slimContainers(p.Spec.InitContainers),
 	}
 	s.Status = corev1.PodStatus{
 		Phase: p.Status.Phase, Conditions: p.Status.Conditions, Reason: p.Status.Reason, Message: p.Status.Message, StartTime: p.Status.StartTime,
@@ -33,6 +32,12 @@ func SlimPod(p *corev1.Pod) corev1.Pod {
 		})
 	}
 	return s
+}
+
+// SlimTemplate returns what of a template of pods the planners need.
+func SlimTemplate(t corev1.PodTemplateSpec) corev1.PodTemplateSpec {
+	p := SlimPod(&corev1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec})
+	return corev1.PodTemplateSpec{ObjectMeta: p.ObjectMeta, Spec: p.Spec}
 }
 
 func slimContainers(list []corev1.Container) []corev1.Container {
@@ -69,12 +74,10 @@ func SlimNode(n *corev1.Node) corev1.Node {
 }
 
 func slimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
-	s := metav1.ObjectMeta{
-		Name: m.Name, Namespace: m.Namespace, UID: m.UID, Labels: m.Labels, OwnerReferences: m.OwnerReferences, Finalizers: m.Finalizers,
-		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp,
-	}
+	s := redact.Meta(m)
+	s.Generation = 0
 	for key, value := range m.Annotations {
-		if ours(key) {
+		if workload.Reads(key) {
 			if s.Annotations == nil {
 				s.Annotations = map[string]string{}
 			}
@@ -82,13 +85,6 @@ func slimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 		}
 	}
 	return s
-}
-
-// ours tells whether an annotation is one of Slinky's. Others may hold anything, such as
-// the whole manifest that kubectl keeps, with its environment.
-func ours(key string) bool {
-	domain, _, ok := strings.Cut(key, "/")
-	return ok && (domain == "slinky.slurm.net" || strings.HasSuffix(domain, ".slinky.slurm.net"))
 }
 
 // SlimJob returns what of a job the planners and people need. Comments are free text of
@@ -104,11 +100,10 @@ func SlimJob(j slurm.Job) slurm.Job {
 // SlimSlurmNode does the same for a node of Slurm: of its free texts only the marks of the
 // operator and the bridge are kept.
 func SlimSlurmNode(n slurm.Node) slurm.Node {
-	_, worker := workernode.MarkOf(n)
-	if !worker {
+	if _, worker := workernode.MarkOf(slurm.Node{Comment: n.Comment}); !worker {
 		n.Comment = ""
 	}
-	if !worker && mirror.MarkOf(&n) == nil {
+	if _, worker := workernode.MarkOf(slurm.Node{Extra: n.Extra}); !worker && mirror.MarkOf(&n) == nil {
 		n.Extra = ""
 	}
 	return n

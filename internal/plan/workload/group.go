@@ -76,7 +76,7 @@ func ByRank(pods []*corev1.Pod) {
 }
 
 func rank(pod *corev1.Pod) (int, bool) {
-	for _, key := range []string{batchv1.JobCompletionIndexAnnotation, lwsWorkerIndex, "apps.kubernetes.io/pod-index"} {
+	for _, key := range []string{batchv1.JobCompletionIndexAnnotation, lwsWorkerIndex, podIndex} {
 		for _, m := range []map[string]string{pod.Labels, pod.Annotations} {
 			if n, err := strconv.Atoi(m[key]); err == nil && n >= 0 {
 				return n, true

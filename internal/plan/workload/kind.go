@@ -3,6 +3,7 @@ package workload
 import (
 	"strings"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -31,6 +32,7 @@ const (
 	lwsName        = "leaderworkerset.sigs.k8s.io/name"
 	lwsGroupIndex  = "leaderworkerset.sigs.k8s.io/group-index"
 	lwsWorkerIndex = "leaderworkerset.sigs.k8s.io/worker-index"
+	podIndex       = "apps.kubernetes.io/pod-index"
 	lwsSize        = "leaderworkerset.sigs.k8s.io/size"
 )
 
@@ -126,3 +128,12 @@ func (k Kinds) KeyOf(pod *corev1.Pod) Key {
 
 // LeaderWorkerSetName returns the name of the LeaderWorkerSet that a pod says it is of.
 func LeaderWorkerSetName(pod *corev1.Pod) string { return pod.Labels[lwsName] }
+
+// Reads tells whether an annotation of a pod counts that another project writes.
+func Reads(annotation string) bool {
+	switch annotation {
+	case batchv1.JobCompletionIndexAnnotation, lwsWorkerIndex, podIndex, lwsSize:
+		return true
+	}
+	return false
+}

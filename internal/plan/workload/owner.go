@@ -8,6 +8,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -21,6 +22,11 @@ type Owner struct {
 	UID             types.UID
 	Annotations     map[string]string
 	DeadlineSeconds int64
+}
+
+// OwnerOf returns what a reference tells of an owner.
+func OwnerOf(ref metav1.OwnerReference) Owner {
+	return Owner{Kind: schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind(), Name: ref.Name, UID: ref.UID}
 }
 
 // OwnerOfJob returns a Job as an owner.
