@@ -54,7 +54,7 @@ func benchPrepare(b *testing.B, boot string, d atomicfile.Durability) {
 	var times, floor []time.Duration
 	for b.Loop() {
 		began := time.Now()
-		if o := n.prepare([]*resourceapi.ResourceClaim{on("a", 0, 8, "")}); o[0].err != nil {
+		if o := n.prepare(b.Context(), []*resourceapi.ResourceClaim{on("a", 0, 8, "")}); o[0].err != nil {
 			b.Fatal(o[0].err)
 		}
 		times = append(times, time.Since(began))

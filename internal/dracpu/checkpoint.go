@@ -25,9 +25,9 @@ type claim struct {
 	// Pods are those that the claim was reserved for; empty means not known.
 	Pods []types.UID `json:"pods,omitempty"`
 	// Owner is the pod that has used the claim first. It stays the owner until the end.
-	Owner   types.UID      `json:"owner,omitempty"`
-	Sharing cpuset.Sharing `json:"sharing,omitempty"`
-	Grants  []cpuset.Grant `json:"grants"`
+	Owner types.UID `json:"owner,omitempty"`
+	cpuset.Terms
+	Grants []cpuset.Grant `json:"grants"`
 }
 
 // sound tells what is wrong with a claim that was read: its UID names files, and without

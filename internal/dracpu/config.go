@@ -47,6 +47,10 @@ type Config struct {
 	// SelfManaged are pods whose containers divide the node's CPUs among programs by themselves, and are left alone,
 	// as "namespace/label=value": Slurm's workers, where Slurm gives out the CPUs of the node's pods as well.
 	SelfManaged []string `json:"selfManaged"`
+	// SharedCPUs is all or numanode: whether containers without a claim run on all shared CPUs, or those of a pod on one NUMA node's.
+	SharedCPUs string `json:"sharedCPUs"`
+	// ReservedPods are pods that run on the reserved CPUs, as "namespace" or "namespace/label=value".
+	ReservedPods []string `json:"reservedPods"`
 	// SlurmJobs is share or exclusive: whether containers without a claim may run on CPUs of Slurm's own jobs on the node.
 	SlurmJobs string `json:"slurmJobs"`
 }
@@ -60,7 +64,7 @@ const (
 
 // DefaultConfig is the configuration of the published driver, with threadEnvironment and cpuView.
 func DefaultConfig() Config {
-	return Config{CPUDeviceMode: cpuset.Grouped, GroupBy: cpuset.ByNUMANode, ThreadEnvironment: true, CPUView: viewExclusive, CFSQuota: "keep", MemoryNodes: "all", SlurmJobs: "share", MemoryDevices: "none"}
+	return Config{CPUDeviceMode: cpuset.Grouped, GroupBy: cpuset.ByNUMANode, ThreadEnvironment: true, CPUView: viewExclusive, CFSQuota: "keep", MemoryNodes: "all", SlurmJobs: "share", MemoryDevices: "none", SharedCPUs: "all"}
 }
 
 // flagOnly are keys that somebody might look for in the file.
@@ -139,7 +143,7 @@ func (c Config) exposure() (cpuset.Exposure, error) {
 			return e, errors.New("wholeCores needs cpuDeviceMode: grouped: single CPUs are chosen by the scheduler")
 		}
 	case cpuset.Grouped:
-		groups := []cpuset.GroupBy{cpuset.ByNUMANode, cpuset.BySocket, cpuset.ByL3Cache, cpuset.ByMachine}
+		groups := cpuset.Groupings()
 		if !slices.Contains(groups, c.GroupBy) {
 			return e, fmt.Errorf("groupBy is %q, want one of %v", c.GroupBy, groups)
 		}
@@ -154,8 +158,8 @@ func (c Config) exposure() (cpuset.Exposure, error) {
 		is    string
 		right []string
 	}{"cfsQuota": {c.CFSQuota, []string{"keep", "disable"}}, "memoryNodes": {c.MemoryNodes, []string{"all", "local"}}, "slurmJobs": {c.SlurmJobs, []string{"share", slurmJobsExclusive}},
-		"memoryDevices": {c.MemoryDevices, []string{"none", "numanode"}},
-		"cpuView":       {c.CPUView, []string{viewExclusive, viewAll, viewNone}}} {
+		"memoryDevices": {c.MemoryDevices, []string{"none", "numanode"}}, "sharedCPUs": {c.SharedCPUs, []string{"all", sharedByNode}},
+		"cpuView": {c.CPUView, []string{viewExclusive, viewAll, viewNone}}} {
 		if !slices.Contains(v.right, v.is) {
 			return e, fmt.Errorf("%s is %q, want one of %v", what, v.is, v.right)
 		}
@@ -168,8 +172,14 @@ func (c Config) exposure() (cpuset.Exposure, error) {
 		}
 		e.ReservedMemory = n
 	}
-	if _, err := parsePods(c.SelfManaged); err != nil {
+	if _, err := parsePods(c.SelfManaged, false); err != nil {
 		return e, fmt.Errorf("selfManaged: %w", err)
+	}
+	if _, err := parsePods(c.ReservedPods, true); err != nil {
+		return e, fmt.Errorf("reservedPods: %w", err)
+	}
+	if len(c.ReservedPods) > 0 && e.Reserved.Empty() {
+		return e, errors.New("reservedPods are to run on the reserved CPUs, and there are none: set reservedCPUs")
 	}
 	if c.MinSharedCPUs < 0 {
 		return e, fmt.Errorf("minSharedCPUs is %d, want 0 or more", c.MinSharedCPUs)

@@ -17,10 +17,14 @@ type container struct {
 	pod  types.UID
 	name string // for people, as in namespace/pod/container
 	own  string // within the pod
-	uses []use
+	// onReserved: without a claim it runs on the reserved CPUs.
+	onReserved bool
+	uses       []use
 	// cpus is what an exclusive container has; memory is what its claims give it, by NUMA node.
 	cpus   cpuset.Set
 	memory []cpuset.NodeMemory
+	// withShared: it runs on the CPUs of containers without a claim as well.
+	withShared bool
 	// applied is what the runtime was last told; the empty set means nothing that can be trusted.
 	applied cpuset.Set
 	// stored: the runtime takes updates of it. started: its process runs.
@@ -37,6 +41,7 @@ func (c *container) exclusive() bool { return !c.cpus.Empty() }
 func (c *container) take(known *claim, u use) {
 	c.cpus = c.cpus.Union(known.cpusOf(u.request))
 	c.memory = cpuset.MemoryByNode(append(c.memory, known.memoryOf(u.request)...))
+	c.withShared = c.withShared || known.WithShared
 }
 
 // nodes are the NUMA nodes that it has memory of.
@@ -56,10 +61,10 @@ type change struct {
 }
 
 // want is what a container should have. mu is held.
-func (l *ledger) want(c *container, shared cpuset.Set) change {
-	out := change{c.id, shared, l.nodes(c), l.liftQuota && c.exclusive()}
-	if c.exclusive() {
-		out.cpus = c.cpus
+func (l *ledger) want(c *container, p pools) change {
+	out := change{c.id, c.cpus, l.nodes(c), l.liftQuota && c.exclusive()}
+	if !c.exclusive() || c.withShared {
+		out.cpus = c.cpus.Union(p.of(c))
 	}
 	return out
 }
@@ -75,10 +80,8 @@ func (l *ledger) admit(c *container) (changes []change, newOwner bool, err error
 		}
 		c.take(l.claims[u.claim], u)
 	}
-	if c.applied = c.cpus; !c.exclusive() {
-		if c.applied = l.shared(); c.applied.Empty() {
-			return nil, false, errors.New("no CPU is left for containers without a claim: claims have all, and none is reserved (reservedCPUs)")
-		}
+	if c.applied = l.want(c, l.pools()).cpus; c.applied.Empty() {
+		return nil, false, errors.New("no CPU is left for containers without a claim: claims have all, and none is reserved (reservedCPUs)")
 	}
 	for _, u := range c.uses {
 		known := l.claims[u.claim]
@@ -139,11 +142,11 @@ func (l *ledger) nodes(c *container) cpuset.Set {
 // must give CPUs up, and takes for granted that the runtime carries it out; failed
 // takes that back. mu is held.
 func (l *ledger) changes() []change {
-	shared := l.shared()
+	now := l.pools()
 	var shrink, grow []change
 	for _, id := range slices.Sorted(maps.Keys(l.containers)) {
 		c := l.containers[id]
-		want := l.want(c, shared)
+		want := l.want(c, now)
 		if !c.stored || want.cpus.Empty() || c.applied.Equal(want.cpus) {
 			continue
 		}
@@ -199,7 +202,7 @@ func (l *ledger) stored(id string) (stale bool) {
 		return false
 	}
 	c.stored = true
-	return !c.exclusive() && !c.applied.Equal(l.shared())
+	return l.stale(c)
 }
 
 // started notes that the container runs.
@@ -215,8 +218,11 @@ func (l *ledger) started(id string) (stale bool) {
 		c.applied, c.early = cpuset.Set{}, false
 		return true
 	}
-	return !c.exclusive() && !c.applied.Equal(l.shared())
+	return l.stale(c)
 }
+
+// stale tells whether a container doesn't have what it should. mu is held.
+func (l *ledger) stale(c *container) bool { return !c.applied.Equal(l.want(c, l.pools()).cpus) }
 
 // ended notes that the container runs no more. Its CPUs stay its claim's.
 func (l *ledger) ended(id string) {
@@ -234,7 +240,7 @@ func (l *ledger) wanted(id string) (change, bool) {
 	if c == nil {
 		return change{}, false
 	}
-	return l.want(c, l.shared()), true
+	return l.want(c, l.pools()), true
 }
 
 // synchronize takes the containers that the runtime has for all there are. A
@@ -288,26 +294,6 @@ func (l *ledger) byRequest(uses []use) []use {
 			parts = []use{u} // It is refused by name.
 		}
 		out = append(out, parts...)
-	}
-	return out
-}
-
-// sharedNow is shared, for whoever doesn't hold mu.
-func (l *ledger) sharedNow() cpuset.Set {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.shared()
-}
-
-// exclusiveSets are the CPUs of the containers that have some of their own.
-func (l *ledger) exclusiveSets() []cpuset.Set {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var out []cpuset.Set
-	for _, c := range l.containers {
-		if c.exclusive() {
-			out = append(out, c.cpus)
-		}
 	}
 	return out
 }

@@ -155,18 +155,20 @@ func newDriver(o Options, stop context.CancelCauseFunc) (*driver, error) {
 func (d *driver) assemble(stop context.CancelCauseFunc) {
 	s, m := newState(), newMetrics(d.ledger)
 	c := d.Config
-	alone, _ := parsePods(c.SelfManaged) // exposure has checked it
+	alone, _ := parsePods(c.SelfManaged, false) // exposure has checked both
+	reserved, _ := parsePods(c.ReservedPods, true)
+	d.ledger.sharedBy = c.SharedCPUs
 	d.ledger.localMemory, d.ledger.liftQuota = c.MemoryNodes == "local", c.CFSQuota == "disable"
 	d.plugin = &plugin{
 		log: d.Log.WithName("nri"), ledger: d.ledger, state: s, metric: m,
-		threads: c.ThreadEnvironment, selfManaged: alone,
+		threads: c.ThreadEnvironment, selfManaged: alone, onReserved: reserved,
 		views: newViews(d.dataDir, d.Proc), view: c.CPUView, hugetlb: hugetlb(d.Sys),
 		kick: make(chan struct{}, 1), saveSoon: make(chan struct{}, 1),
 	}
 	if c.SlurmJobs == slurmJobsExclusive {
 		d.jobs = &slurmJobs{cgroups: d.Cgroups, trusted: d.ledger.isAlone}
 	}
-	d.node = &node{jobs: d.jobs, log: d.Log.WithName("dra"), ledger: d.ledger, state: s, metric: m, stop: stop, changed: func() { wake(d.plugin.kick) }}
+	d.node = &node{jobs: d.jobs, kube: d.Kube, log: d.Log.WithName("dra"), ledger: d.ledger, state: s, metric: m, stop: stop, changed: func() { wake(d.plugin.kick) }}
 	if policy := d.kubeletPolicy(); policy == "static" {
 		s.set(func(c *conditions) {
 			c.rival = "kubelet's cpuManagerPolicy is static and would move containers off their CPUs: set it to none, remove cpu_manager_state, and start kubelet and this pod anew"

@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
@@ -131,15 +130,17 @@ func (l *ledger) recover(all []*container) (found []*claim, refused []error) {
 		return evidence[b.UID].Len() - evidence[a.UID].Len()
 	})
 	for _, rc := range order {
-		grants, sharing, err := l.machine.Resolve(rc, l.held())
+		grants, terms, err := l.machine.Resolve(rc, l.held())
 		if run := evidence[rc.UID]; !run.Empty() && (err != nil || !(&claim{Grants: grants}).cpus().Equal(run)) {
-			grants, sharing, err = l.machine.Resolve(exactly(rc, run), l.held())
+			if rc, err = cpuset.Exactly(rc, run); err == nil {
+				grants, terms, err = l.machine.Resolve(rc, l.held())
+			}
 		}
 		if err != nil || len(grants) == 0 {
 			refused = append(refused, fmt.Errorf("recover claim %s/%s, which kubelet holds for prepared: %w", rc.Namespace, rc.Name, err))
 			continue
 		}
-		c := &claim{UID: rc.UID, Namespace: rc.Namespace, Name: rc.Name, Pods: podsOf(rc), Sharing: sharing, Grants: grants}
+		c := &claim{UID: rc.UID, Namespace: rc.Namespace, Name: rc.Name, Pods: podsOf(rc), Terms: terms, Grants: grants}
 		l.claims[c.UID] = c
 		found = append(found, c)
 	}
@@ -153,16 +154,6 @@ func (l *ledger) lostClaims() []*resourceapi.ResourceClaim {
 		out = append(out, rc)
 	}
 	slices.SortFunc(out, func(a, b *resourceapi.ResourceClaim) int { return strings.Compare(string(a.UID), string(b.UID)) })
-	return out
-}
-
-// exactly is the claim as if it named these CPUs, so that they are checked as any others.
-func exactly(rc *resourceapi.ResourceClaim, cpus cpuset.Set) *resourceapi.ResourceClaim {
-	out := rc.DeepCopy()
-	config := resourceapi.DeviceAllocationConfiguration{Source: resourceapi.AllocationConfigSourceClaim}
-	config.Opaque = &resourceapi.OpaqueDeviceConfiguration{Driver: cpuset.DriverName,
-		Parameters: runtime.RawExtension{Raw: fmt.Appendf(nil, `{"apiVersion":"v1alpha1","cpuConfig":{"cpuset":%q}}`, cpus)}}
-	out.Status.Allocation.Devices.Config = append(out.Status.Allocation.Devices.Config, config)
 	return out
 }
 

@@ -28,6 +28,8 @@ type ledger struct {
 	minShared int
 	// localMemory: containers with CPUs of their own have memory of these CPUs' NUMA nodes only.
 	localMemory bool
+	// sharedBy says which CPUs a container without a claim runs on: all that are shared, or those of one NUMA node.
+	sharedBy string
 	// liftQuota: containers with CPUs of their own have no CFS quota.
 	liftQuota bool
 
@@ -149,13 +151,14 @@ type outcome struct {
 }
 
 // prepare gives claims their CPUs, once: of each claim all is done, in memory, checkpoint
-// and CDI file, or nothing. All of a call are written to the checkpoint at once.
-func (l *ledger) prepare(rcs ...*resourceapi.ResourceClaim) []outcome {
+// and CDI file, or nothing. All of a call are written to the checkpoint at once. near are the CPUs near to their other devices,
+// of those that ask for that.
+func (l *ledger) prepare(near map[types.UID]cpuset.Set, rcs ...*resourceapi.ResourceClaim) []outcome {
 	out := make([]outcome, len(rcs))
 	reserved := false
 	for i, rc := range rcs {
 		o := &out[i]
-		o.claim, o.isNew, o.err = l.reserve(rc)
+		o.claim, o.isNew, o.err = l.reserve(rc, near[rc.UID])
 		reserved = reserved || o.claim != nil
 	}
 	if !reserved {
@@ -191,7 +194,7 @@ func (l *ledger) prepare(rcs ...*resourceapi.ResourceClaim) []outcome {
 	return out
 }
 
-func (l *ledger) reserve(rc *resourceapi.ResourceClaim) (_ *claim, isNew bool, err error) {
+func (l *ledger) reserve(rc *resourceapi.ResourceClaim, near cpuset.Set) (_ *claim, isNew bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	pods := podsOf(rc)
@@ -205,11 +208,13 @@ func (l *ledger) reserve(rc *resourceapi.ResourceClaim) (_ *claim, isNew bool, e
 		l.claims[rc.UID] = &next
 		return &next, false, nil
 	}
-	grants, sharing, err := l.machine.Resolve(rc, l.held())
+	machine := l.machine
+	machine.Near = near
+	grants, terms, err := machine.Resolve(rc, l.held())
 	if err != nil || len(grants) == 0 {
 		return nil, false, err
 	}
-	c := &claim{UID: rc.UID, Namespace: rc.Namespace, Name: rc.Name, Pods: pods, Sharing: sharing, Grants: grants}
+	c := &claim{UID: rc.UID, Namespace: rc.Namespace, Name: rc.Name, Pods: pods, Terms: terms, Grants: grants}
 	if left := l.free().Minus(c.cpus()).Len(); left < l.minShared && !c.cpus().Empty() {
 		return nil, false, fmt.Errorf("its %d CPUs would leave %d for containers without a claim, and minSharedCPUs is %d", c.cpus().Len(), left, l.minShared)
 	}
@@ -314,23 +319,6 @@ func (l *ledger) free() cpuset.Set {
 		free = free.Minus(c.cpus())
 	}
 	return free
-}
-
-// shared is where containers without a claim run: on what is free and, if there is more, not a job's of Slurm; else on
-// the reserved CPUs. It is empty if there is neither. mu is held.
-func (l *ledger) shared() cpuset.Set {
-	free := l.free()
-	if rest := free.Minus(l.jobCPUs()); !rest.Empty() {
-		return rest
-	}
-	if !free.Empty() {
-		return free
-	}
-	reserved := l.machine.Topology.All().Intersect(l.machine.Exposure.Reserved)
-	for _, c := range l.claims {
-		reserved = reserved.Minus(c.cpus())
-	}
-	return reserved
 }
 
 // setMachine takes a change of the machine or of what is reserved. Claims keep their CPUs.

@@ -104,7 +104,7 @@ func TestPrepareTogether(t *testing.T) {
 	}
 	got := map[string]string{}
 	claims := []*resourceapi.ResourceClaim{on("a", 0, 2, "1-2"), on("b", 0, 2, "2-3"), foreign, on("nofile", 1, 4, ""), on("c", 0, 1, "")}
-	for i, o := range l.prepare(claims...) {
+	for i, o := range l.prepare(nil, claims...) {
 		switch name := string(claims[i].UID); {
 		case o.err != nil && o.claim == nil:
 			got[name] = "error"

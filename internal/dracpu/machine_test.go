@@ -92,7 +92,7 @@ func (l *ledger) all() map[types.UID]string {
 }
 
 func prepareOne(l *ledger, rc *resourceapi.ResourceClaim) (*claim, error) {
-	o := l.prepare(rc)[0]
+	o := l.prepare(nil, rc)[0]
 	return o.claim, o.err
 }
 

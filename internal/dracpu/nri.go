@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +30,8 @@ type plugin struct {
 	// hugetlb: the runtime can limit huge pages.
 	hugetlb     bool
 	selfManaged []pods
+	// onReserved are the pods that run on the reserved CPUs.
+	onReserved []pods
 	// views show containers their own CPUs; view says which containers: exclusive, all or none.
 	views *views
 	view  string
@@ -87,6 +91,7 @@ func (p *plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containe
 func (p *plugin) describe(pod *api.PodSandbox, c *api.Container) (*container, error) {
 	out := &container{
 		id: c.GetId(), pod: types.UID(pod.GetUid()), own: c.GetName(), name: pod.GetNamespace() + "/" + pod.GetName() + "/" + c.GetName(),
+		onReserved: match(p.onReserved, pod),
 	}
 	var err error
 	out.uses, err = usesIn(c.GetEnv())
@@ -166,12 +171,13 @@ func (p *plugin) show(a *api.ContainerAdjustment, c *container, mounts []*api.Mo
 	var files map[string]string
 	var err error
 	switch {
-	case p.view == viewNone || p.view == viewExclusive && !c.exclusive():
+	case p.view == viewNone || p.view == viewExclusive && !c.exclusive() || c.withShared: // whose CPUs are more than its own and come and go
 		return
 	case c.exclusive():
 		files, err = p.views.exclusive(c.cpus)
 	default:
-		files, err = map[string]string{onlineFile: p.views.sharedFile()}, p.views.follow(c.applied)
+		name := p.ledger.viewOf(c)
+		files, err = map[string]string{onlineFile: p.views.sharedFile(name)}, p.views.follow(name, c.applied)
 	}
 	if err != nil {
 		p.log.Error(err, "The container sees the machine's CPUs", "container", c.name)
@@ -187,9 +193,12 @@ func (p *plugin) tidy() {
 	}
 	var errs []error
 	if p.view == viewAll {
-		errs = append(errs, p.views.follow(p.ledger.sharedNow()))
+		shared := p.ledger.sharedViews()
+		for _, name := range slices.Sorted(maps.Keys(shared)) {
+			errs = append(errs, p.views.follow(name, shared[name]))
+		}
 	}
-	if err := errors.Join(append(errs, p.views.drop(p.ledger.exclusiveSets))...); err != nil {
+	if err := errors.Join(append(errs, p.views.drop(p.ledger.usedViews))...); err != nil {
 		p.log.Error(err, "What containers see of their CPUs can't be kept")
 	}
 }

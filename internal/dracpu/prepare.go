@@ -11,7 +11,9 @@ import (
 
 	"github.com/go-logr/logr"
 	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 
@@ -26,14 +28,15 @@ type node struct {
 	metric  *metrics
 	changed func() // claims have come or gone
 	jobs    *slurmJobs
+	kube    kubernetes.Interface
 	stop    context.CancelCauseFunc
 }
 
 // PrepareResourceClaims gives each claim its CPUs. One that fails hinders no other.
-func (n *node) PrepareResourceClaims(_ context.Context, claims []*resourceapi.ResourceClaim) (map[types.UID]kubeletplugin.PrepareResult, error) {
+func (n *node) PrepareResourceClaims(ctx context.Context, claims []*resourceapi.ResourceClaim) (map[types.UID]kubeletplugin.PrepareResult, error) {
 	out := map[types.UID]kubeletplugin.PrepareResult{}
 	began := time.Now()
-	for i, o := range n.prepare(claims) {
+	for i, o := range n.prepare(ctx, claims) {
 		rc := claims[i]
 		n.metric.prepared.WithLabelValues(result(o.err)).Inc()
 		if o.err != nil {
@@ -56,11 +59,39 @@ func (n *node) PrepareResourceClaims(_ context.Context, claims []*resourceapi.Re
 	return out, nil
 }
 
-func (n *node) prepare(claims []*resourceapi.ResourceClaim) []outcome {
+func (n *node) prepare(ctx context.Context, claims []*resourceapi.ResourceClaim) []outcome {
 	if err := n.canPrepare(); err != nil {
 		return slices.Repeat([]outcome{{err: err}}, len(claims))
 	}
-	return n.ledger.prepare(claims...)
+	out, near := make([]outcome, len(claims)), map[types.UID]cpuset.Set{}
+	var able []*resourceapi.ResourceClaim
+	var at []int // of each in out
+	for i, rc := range claims {
+		if cpuset.WantsNear(rc) {
+			var err error
+			if near[rc.UID], err = n.near(ctx, rc); err != nil {
+				out[i].err = err
+				continue
+			}
+		}
+		able, at = append(able, rc), append(at, i)
+	}
+	for i, o := range n.ledger.prepare(near, able...) {
+		out[at[i]] = o
+	}
+	return out
+}
+
+// near finds the CPUs near to a claim's other devices, by what their drivers publish of this node.
+func (n *node) near(ctx context.Context, rc *resourceapi.ResourceClaim) (cpuset.Set, error) {
+	n.ledger.mu.Lock()
+	top, name := n.ledger.machine.Topology, n.ledger.machine.Pool
+	n.ledger.mu.Unlock()
+	list, err := n.kube.ResourceV1().ResourceSlices().List(ctx, metav1.ListOptions{FieldSelector: resourceapi.ResourceSliceSelectorNodeName + "=" + name})
+	if err != nil {
+		return cpuset.Set{}, fmt.Errorf("find out where its other devices are, as the claim asks for CPUs near to them: %w", err)
+	}
+	return top.NearDevices(rc, list.Items), nil
 }
 
 func (n *node) canPrepare() error {

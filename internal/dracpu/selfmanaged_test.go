@@ -9,7 +9,7 @@ import (
 func TestSelfManaged(t *testing.T) {
 	p := &plugin{}
 	var err error
-	if p.selfManaged, err = parsePods([]string{"slurm/app.kubernetes.io/name=slurmd"}); err != nil {
+	if p.selfManaged, err = parsePods([]string{"slurm/app.kubernetes.io/name=slurmd"}, false); err != nil {
 		t.Fatal(err)
 	}
 	for _, tc := range []struct {
@@ -22,7 +22,7 @@ func TestSelfManaged(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "slurm", "slurm/app", "slurm/app=", "/app=slurmd", "slurm/=slurmd"} {
-		if _, err := parsePods([]string{bad}); err == nil {
+		if _, err := parsePods([]string{bad}, false); err == nil {
 			t.Errorf("%q was taken", bad)
 		}
 	}

@@ -118,13 +118,6 @@ func (d *driver) followJobs(ctx context.Context) {
 	}
 }
 
-// setAlone notes a container that is left alone: a slurmd's, for one.
-func (l *ledger) setAlone(id string, pod types.UID) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.alone[id] = pod
-}
-
 // isAlone tells whether a pod has a container that is left alone.
 func (l *ledger) isAlone(pod types.UID) bool {
 	l.mu.Lock()

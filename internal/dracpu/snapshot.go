@@ -71,11 +71,9 @@ func (l *ledger) snapshot() Snapshot {
 	for _, c := range l.sorted() { // entries are replaced, never changed
 		s.Claims, s.Claimed = append(s.Claims, c), s.Claimed.Union(c.cpus())
 	}
+	now := l.pools()
 	for _, c := range l.containers {
-		state := ContainerState{ID: c.id, Name: c.name, Pod: c.pod, Exclusive: c.exclusive(), Want: s.Shared, Told: c.applied, MemoryNodes: l.nodes(c), Started: c.started}
-		if c.exclusive() {
-			state.Want = c.cpus
-		}
+		state := ContainerState{ID: c.id, Name: c.name, Pod: c.pod, Exclusive: c.exclusive(), Want: l.want(c, now).cpus, Told: c.applied, MemoryNodes: l.nodes(c), Started: c.started}
 		for _, u := range c.uses {
 			state.Claims = append(state.Claims, u.claim)
 		}

@@ -38,11 +38,11 @@ type views struct {
 	cpuinfo func() ([]byte, error)
 
 	mu     sync.Mutex
-	shared string // what the file of the shared containers says
+	shared map[string]string // what the files of the shared containers say
 }
 
 func newViews(dataDir string, proc fs.FS) *views {
-	return &views{dir: filepath.Join(dataDir, "views"), cpuinfo: func() ([]byte, error) { return fs.ReadFile(proc, "cpuinfo") }}
+	return &views{dir: filepath.Join(dataDir, "views"), cpuinfo: func() ([]byte, error) { return fs.ReadFile(proc, "cpuinfo") }, shared: map[string]string{}}
 }
 
 // name is the folder of a set: the set itself for people, or what stands for a long one.
@@ -136,26 +136,26 @@ func processor(block string) (int, bool) {
 	return id, err == nil && strings.TrimSpace(key) == "processor" && id >= 0 && id < cpuset.MaxCPUs
 }
 
-// sharedFile is the file of all containers without a claim.
-func (v *views) sharedFile() string { return filepath.Join(v.dir, "shared", "online") }
+// sharedFile is the file of the containers without a claim that run on the CPUs of that name.
+func (v *views) sharedFile(name string) string { return filepath.Join(v.dir, name, "online") }
 
-// follow writes the shared CPUs down. Containers have the file mounted, so it is
+// follow writes shared CPUs down. Containers have the file mounted, so it is
 // written in place: at each moment its first line is the old list or the new one.
-func (v *views) follow(cpus cpuset.Set) error {
+func (v *views) follow(name string, cpus cpuset.Set) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	line := cpus.String() + "\n"
-	if cpus.Empty() || line == v.shared {
+	if cpus.Empty() || line == v.shared[name] {
 		return nil
 	}
-	if _, err := os.Stat(v.sharedFile()); errors.Is(err, fs.ErrNotExist) {
-		if err := v.write(v.sharedFile(), []byte(line)); err != nil {
+	if _, err := os.Stat(v.sharedFile(name)); errors.Is(err, fs.ErrNotExist) {
+		if err := v.write(v.sharedFile(name), []byte(line)); err != nil {
 			return err
 		}
-		v.shared = line
+		v.shared[name] = line
 		return nil
 	}
-	f, err := os.OpenFile(v.sharedFile(), os.O_WRONLY, 0)
+	f, err := os.OpenFile(v.sharedFile(name), os.O_WRONLY, 0)
 	if err == nil {
 		_, err = f.WriteAt([]byte(line), 0)
 		err = errors.Join(err, f.Truncate(int64(len(line))), f.Close())
@@ -163,13 +163,13 @@ func (v *views) follow(cpus cpuset.Set) error {
 	if err != nil {
 		return fmt.Errorf("show containers without a claim their CPUs: %w", err)
 	}
-	v.shared = line
+	v.shared[name] = line
 	return nil
 }
 
-// drop removes the files of sets that nobody has; used is asked while no new one is made.
+// drop removes the files that nobody has; used, which names sets and shared files, is asked while no new one is made.
 // What is mounted stays for the container that has it.
-func (v *views) drop(used func() []cpuset.Set) error {
+func (v *views) drop(used func() (sets []cpuset.Set, shared []string)) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	entries, err := os.ReadDir(v.dir)
@@ -180,12 +180,17 @@ func (v *views) drop(used func() []cpuset.Set) error {
 		return fmt.Errorf("look for views of CPUs that nobody has: %w", err)
 	}
 	keep := map[string]bool{"shared": true}
-	for _, s := range used() {
+	sets, shared := used()
+	for _, name := range shared {
+		keep[name] = true
+	}
+	for _, s := range sets {
 		keep[viewName(s)] = true
 	}
 	var errs []error
 	for _, e := range entries {
 		if !keep[e.Name()] {
+			delete(v.shared, e.Name())
 			errs = append(errs, os.RemoveAll(filepath.Join(v.dir, e.Name())))
 		}
 	}

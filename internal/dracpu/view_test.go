@@ -121,7 +121,7 @@ func TestSharedContainersSeeTheirCPUs(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{onlineFile: "1-7\n"}, seen(t, p, "s", "s1", usual())); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	mounted, err := os.Open(p.views.sharedFile())
+	mounted, err := os.Open(p.views.sharedFile("shared"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func TestSharedContainersSeeTheirCPUs(t *testing.T) {
 	p.tidy()
 	reads("1,3-7\n")
 	// The next run of the driver writes the same file on.
-	p.views = &views{dir: p.views.dir, cpuinfo: p.views.cpuinfo}
+	p.views = &views{dir: p.views.dir, cpuinfo: p.views.cpuinfo, shared: map[string]string{}}
 	prepared(t, l, on("b", 1, 4, ""))
 	p.tidy()
 	reads("1,3\n")

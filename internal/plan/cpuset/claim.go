@@ -1,25 +1,12 @@
 package cpuset
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
-)
-
-// Sharing says which containers may use a claim at the same time.
-type Sharing string
-
-const (
-	// SharedByNone is the default: one container at a time.
-	SharedByNone Sharing = ""
-	// SharedByPod lets all containers of one pod run on the claim's CPUs.
-	SharedByPod Sharing = "pod"
 )
 
 // Grant is what a claim gets of one device.
@@ -48,15 +35,17 @@ type Machine struct {
 	Exposure Exposure
 	Pool     string // the node's
 	Devices  []Device
+	// Near are the CPUs near to the claim's other devices, for one that asks for that.
+	Near Set
 }
 
 // Resolve says which CPUs an allocated claim gets: those of its devices in
 // individual mode; in grouped mode the exact set that its configuration names, or
 // as many as it consumes, chosen by Pick. Results of other drivers are left out;
 // a claim without any of ours gets no grants. Nothing that is held is given.
-func (m Machine) Resolve(claim *resourceapi.ResourceClaim, held []Held) ([]Grant, Sharing, error) {
+func (m Machine) Resolve(claim *resourceapi.ResourceClaim, held []Held) ([]Grant, Terms, error) {
 	if claim.Status.Allocation == nil {
-		return nil, "", errors.New("the claim is not allocated")
+		return nil, Terms{}, errors.New("the claim is not allocated")
 	}
 	r := resolver{Machine: m, held: held, free: m.Topology.All().Minus(m.Exposure.Reserved)}
 	for _, h := range held {
@@ -65,7 +54,7 @@ func (m Machine) Resolve(claim *resourceapi.ResourceClaim, held []Held) ([]Grant
 	allocation := claim.Status.Allocation.Devices
 	var err error
 	if r.configs, err = readConfigs(allocation.Config); err != nil {
-		return nil, "", err
+		return nil, Terms{}, err
 	}
 	r.markSplit(allocation.Results)
 	for _, result := range allocation.Results {
@@ -74,7 +63,7 @@ func (m Machine) Resolve(claim *resourceapi.ResourceClaim, held []Held) ([]Grant
 		}
 		grant, err := r.grant(result)
 		if err != nil {
-			return nil, "", fmt.Errorf("request %q, device %q: %w", result.Request, result.Device, err)
+			return nil, Terms{}, fmt.Errorf("request %q, device %q: %w", result.Request, result.Device, err)
 		}
 		r.free = r.free.Minus(grant.CPUs)
 		own := Held{Holder: fmt.Sprintf("request %q of the same claim", result.Request), CPUs: grant.CPUs}
@@ -85,9 +74,9 @@ func (m Machine) Resolve(claim *resourceapi.ResourceClaim, held []Held) ([]Grant
 		r.grants = append(r.grants, grant)
 	}
 	if err := r.allUsed(); err != nil {
-		return nil, "", err
+		return nil, Terms{}, err
 	}
-	return r.grants, r.sharing, nil
+	return r.grants, r.terms, nil
 }
 
 // markSplit notes which configurations are for several devices: each then gets
@@ -114,7 +103,7 @@ type resolver struct {
 	held    []Held
 	configs []*config
 	grants  []Grant
-	sharing Sharing
+	terms   Terms
 }
 
 func (r *resolver) grant(result resourceapi.DeviceRequestAllocationResult) (Grant, error) {
@@ -127,12 +116,12 @@ func (r *resolver) grant(result resourceapi.DeviceRequestAllocationResult) (Gran
 		return g, r.unknownDevice(result.Device)
 	}
 	device := r.Devices[i]
-	exact, err := r.configFor(result.Request)
+	c, err := r.configFor(result.Request)
 	if err != nil {
 		return g, err
 	}
-	if exact != nil {
-		r.sharing = max(r.sharing, exact.sharing)
+	if c != nil {
+		r.terms = r.terms.plus(c.terms)
 	}
 	if device.Memory != nil {
 		g.Memory, err = r.memory(result, device)
@@ -147,16 +136,12 @@ func (r *resolver) grant(result resourceapi.DeviceRequestAllocationResult) (Gran
 		return g, err
 	}
 	switch {
-	case exact != nil && exact.cpus != nil:
-		g.CPUs, err = r.exact(exact, device, n)
-	case r.Exposure.GroupBy == ByMachine:
-		err = fmt.Errorf("the claim must name its CPUs by a configuration for driver %s: {apiVersion: v1alpha1, cpuConfig: {cpuset: ...}}", DriverName)
+	case c != nil && c.cpus != nil:
+		g.CPUs, err = r.exact(c, device, n)
+	case r.Exposure.GroupBy == ByMachine && (c == nil || c.spread == "" && !c.near):
+		err = fmt.Errorf("the claim must name its CPUs by a configuration for driver %s: {apiVersion: v1alpha1, cpuConfig: {cpuset: ...}}, or how they are chosen, by spread or near", DriverName)
 	default:
-		free := r.free.Intersect(device.CPUs)
-		if r.Exposure.WholeCores {
-			free = wholeOf(r.Topology.GroupBy(byCore), free)
-		}
-		g.CPUs, err = Pick(r.Topology, free, n)
+		g.CPUs, err = r.choose(c, device, n)
 	}
 	if err != nil || !r.Exposure.WholeCores {
 		return g, err
@@ -165,6 +150,42 @@ func (r *resolver) grant(result resourceapi.DeviceRequestAllocationResult) (Gran
 		err = fmt.Errorf("CPUs %s are parts of cores, and this node gives out whole ones (wholeCores): ask for a multiple of the threads of a core, and name all of them", parts)
 	}
 	return g, err
+}
+
+// choose picks n free CPUs of a device, as the claim's configuration says; c may be nil.
+func (r *resolver) choose(c *config, device Device, n int) (Set, error) {
+	free, whole := r.free.Intersect(device.CPUs), func(s Set) Set { return s }
+	if r.Exposure.WholeCores {
+		cores := r.Topology.GroupBy(byCore)
+		whole = func(s Set) Set { return wholeOf(cores, s) }
+	}
+	free = whole(free)
+	if c == nil {
+		return Pick(r.Topology, free, n)
+	}
+	if c.spread == OverCores && r.Exposure.WholeCores {
+		return Set{}, fmt.Errorf("the claim is to be spread over cores, and this node gives out whole ones (wholeCores): leave cpuConfig.spread out")
+	}
+	near := Set{}
+	if c.near {
+		near = whole(free.Intersect(r.Near))
+	}
+	switch rest := n - near.Len(); {
+	case near.Empty() || n > free.Len():
+		return chooseOf(r.Topology, free, n, c.spread)
+	case rest <= 0:
+		return chooseOf(r.Topology, near, n, c.spread)
+	default: // All that are near, and as many others as it takes.
+		far, err := chooseOf(r.Topology, free.Minus(near), rest, c.spread)
+		return near.Union(far), err
+	}
+}
+
+func chooseOf(t Topology, free Set, n int, by Spread) (Set, error) {
+	if by == "" {
+		return Pick(t, free, n)
+	}
+	return PickSpread(t, free, n, by)
 }
 
 func (r *resolver) unknownDevice(name string) error {
@@ -244,93 +265,4 @@ func (r *resolver) allUsed() error {
 		}
 	}
 	return nil
-}
-
-// config is a claim's opaque configuration for this driver.
-type config struct {
-	requests []string
-	cpus     *Set
-	left     Set // of cpus, what no result has taken yet
-	split    bool
-	used     int
-	sharing  Sharing
-}
-
-func readConfigs(all []resourceapi.DeviceAllocationConfiguration) ([]*config, error) {
-	var out []*config
-	for i, c := range all {
-		if c.Opaque == nil || c.Opaque.Driver != DriverName {
-			continue
-		}
-		if c.Source != resourceapi.AllocationConfigSourceClaim {
-			return nil, fmt.Errorf("configuration %d for %s comes from the device class: it must be in the claim, since it is about one claim's CPUs", i, DriverName)
-		}
-		parsed, err := parseConfig(c.Opaque.Parameters.Raw)
-		if err != nil {
-			return nil, fmt.Errorf("configuration %d for %s: %w", i, DriverName, err)
-		}
-		parsed.requests = c.Requests
-		out = append(out, parsed)
-	}
-	return out, nil
-}
-
-func parseConfig(raw []byte) (*config, error) {
-	var in struct {
-		APIVersion string `json:"apiVersion"`
-		CPUConfig  *struct {
-			CPUSet  string  `json:"cpuset"`
-			Sharing Sharing `json:"sharing"`
-		} `json:"cpuConfig"`
-	}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&in); err != nil {
-		return nil, fmt.Errorf("read it: %w", err)
-	}
-	if in.APIVersion != "v1alpha1" {
-		return nil, fmt.Errorf("apiVersion is %q, want v1alpha1", in.APIVersion)
-	}
-	if in.CPUConfig == nil || in.CPUConfig.CPUSet == "" && in.CPUConfig.Sharing == SharedByNone {
-		return nil, errors.New("cpuConfig.cpuset is empty: name the CPUs, as in 2-5")
-	}
-	out := &config{sharing: in.CPUConfig.Sharing}
-	if out.sharing != SharedByNone && out.sharing != SharedByPod {
-		return nil, fmt.Errorf("cpuConfig.sharing is %q: leave it out, or say %q", out.sharing, SharedByPod)
-	}
-	if in.CPUConfig.CPUSet != "" {
-		cpus, err := Parse(in.CPUConfig.CPUSet)
-		if err != nil {
-			return nil, fmt.Errorf("cpuConfig.cpuset: %w", err)
-		}
-		out.cpus, out.left = &cpus, cpus
-	}
-	return out, nil
-}
-
-// configFor finds the one configuration of a request.
-func (r *resolver) configFor(request string) (*config, error) {
-	var found *config
-	for _, c := range r.configs {
-		if !c.covers(request) {
-			continue
-		}
-		if found != nil {
-			return nil, fmt.Errorf("more than one configuration for %s: leave one", DriverName)
-		}
-		found = c
-	}
-	if found != nil {
-		found.used++
-	}
-	return found, nil
-}
-
-// covers: no names mean all requests, and a request's name also its subrequests.
-func (c *config) covers(request string) bool {
-	if len(c.requests) == 0 {
-		return true
-	}
-	parent, _, _ := strings.Cut(request, "/")
-	return slices.Contains(c.requests, request) || slices.Contains(c.requests, parent)
 }

@@ -133,10 +133,17 @@ func TestResolve(t *testing.T) {
 // CPU check 11.
 func TestResolveSharing(t *testing.T) {
 	m := machine(shapes()[2], Exposure{Mode: Grouped, GroupBy: ByNUMANode})
-	c := claim(result("a", "cpudevnuma000", "2"), opaque(`{"apiVersion":"v1alpha1","cpuConfig":{"sharing":"pod"}}`))
-	grants, sharing, err := m.Resolve(c, nil)
-	if err != nil || sharing != SharedByPod || len(grants) != 1 || grants[0].CPUs.String() != "0,8" {
-		t.Errorf("got %v, %q, %v", grants, sharing, err)
+	for params, want := range map[string]Terms{
+		`{"sharing":"pod"}`:   {Sharing: SharedByPod},
+		`{"withShared":true}`: {WithShared: true},
+		`{"withShared":true,"sharing":"pod","cpuset":"0,8"}`: {SharedByPod, true},
+		`{"spread":"core","cpuset":""}`:                      {},
+	} {
+		c := claim(result("a", "cpudevnuma000", "2"), opaque(`{"apiVersion":"v1alpha1","cpuConfig":`+params+`}`))
+		grants, terms, err := m.Resolve(c, nil)
+		if err != nil || terms != want || len(grants) != 1 || grants[0].CPUs.Len() != 2 {
+			t.Errorf("%s: got %v, %v, %v", params, grants, terms, err)
+		}
 	}
 }
 

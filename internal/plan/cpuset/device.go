@@ -3,6 +3,7 @@ package cpuset
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
@@ -34,8 +35,14 @@ const (
 	ByNUMANode GroupBy = "numanode"
 	BySocket   GroupBy = "socket"
 	ByL3Cache  GroupBy = "l3cache"
+	ByCoreType GroupBy = "coretype"
 	ByMachine  GroupBy = "machine"
 )
+
+// Groupings lists the groups.
+func Groupings() []GroupBy {
+	return []GroupBy{ByNUMANode, BySocket, ByL3Cache, ByCoreType, ByMachine}
+}
 
 // Exposure is how a machine's CPUs are offered.
 type Exposure struct {
@@ -116,6 +123,14 @@ func grouped(t Topology, e Exposure) []Device {
 				more := t.common(g.CPUs, true)
 				more["dra.cpu/cacheL3ID"] = number(g.ID)
 				add(fmt.Sprintf("cpudevl3cache%03d", g.ID), g.CPUs, more)
+			}
+		}
+	case ByCoreType:
+		for _, g := range t.GroupBy(byNUMA) {
+			for _, kind := range []CoreType{Performance, Efficiency, Standard} {
+				more := t.common(g.CPUs, true)
+				more["dra.cpu/coreType"] = text(string(kind))
+				add(fmt.Sprintf("cpudev%s%03d", strings.ReplaceAll(string(kind), "-", ""), g.ID), t.ofType(g.CPUs, kind), more)
 			}
 		}
 	default:

@@ -60,6 +60,7 @@ func exposures(reserved Set) []Exposure {
 		{Mode: Grouped, GroupBy: ByNUMANode, Reserved: reserved},
 		{Mode: Grouped, GroupBy: BySocket, Reserved: reserved},
 		{Mode: Grouped, GroupBy: ByL3Cache, Reserved: reserved},
+		{Mode: Grouped, GroupBy: ByCoreType, Reserved: reserved},
 		{Mode: Grouped, GroupBy: ByMachine, Reserved: reserved},
 	}
 }

@@ -10,11 +10,13 @@ import (
 func FuzzConfiguration(f *testing.F) {
 	for _, s := range []string{
 		`{"apiVersion":"v1alpha1","cpuConfig":{"cpuset":"4-5"}}`, `{"apiVersion":"v1alpha1","cpuConfig":{"cpuset":"0-1","sharing":"pod"}}`,
+		`{"apiVersion":"v1alpha1","cpuConfig":{"spread":"core","near":"devices","withShared":true}}`, `{"apiVersion":"v1alpha1","cpuConfig":{}}`,
 		`{"apiVersion":"v1","cpuConfig":{"cpuset":"4-5"}}`, `{"apiVersion":"v1alpha1"}`, `{`, ``, `[]`, `{"apiVersion":"v1alpha1","cpuConfig":{"cpuset":"4-5","x":1}}`,
 	} {
 		f.Add([]byte(s), int64(2))
 	}
 	m := machine(shape{"", 2, 2, 2, 8, 1, true, true, false}, Exposure{Mode: Grouped, GroupBy: ByNUMANode, Reserved: Of(7)})
+	m.Near = Of(0, 5, 6, 7)
 	f.Fuzz(func(t *testing.T, config []byte, n int64) {
 		rc := allocatedAs(asks("cpu", "cpudevnuma001", nil))
 		rc.Status.Allocation.Devices.Results[0].Pool = m.Pool

@@ -88,9 +88,9 @@ func TestCPUsWithMemory(t *testing.T) {
 	o := &resourceapi.OpaqueDeviceConfiguration{Driver: DriverName}
 	o.Parameters.Raw = []byte(`{"apiVersion":"v1alpha1","cpuConfig":{"cpuset":"5,7","sharing":"pod"}}`)
 	rc.Status.Allocation.Devices.Config[0].Opaque = o
-	got, sharing, err := m.Resolve(rc, nil)
-	if err != nil || len(got) != 2 || got[0].CPUs.String() != "5,7" || sharing != SharedByPod {
-		t.Fatalf("got %+v, %q, %v", got, sharing, err)
+	got, terms, err := m.Resolve(rc, nil)
+	if err != nil || len(got) != 2 || got[0].CPUs.String() != "5,7" || terms.Sharing != SharedByPod {
+		t.Fatalf("got %+v, %v, %v", got, terms, err)
 	}
 	if diff := cmp.Diff(&NodeMemory{1, Memory{Bytes: gi}}, got[1].Memory); diff != "" || !got[1].CPUs.Empty() {
 		t.Errorf("CPUs %s, (-want +got):\n%s", got[1].CPUs, diff)

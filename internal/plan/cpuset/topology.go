@@ -113,6 +113,26 @@ func byNUMA(c CPU) int   { return max(c.NUMA, 0) }
 func byL3(c CPU) int     { return c.L3 }
 func byCore(c CPU) int   { return c.Core }
 
+// ofType are those of the CPUs whose cores are of the type.
+func (t Topology) ofType(cpus Set, kind CoreType) Set {
+	var s Set
+	for _, c := range t.CPUs {
+		if c.Type == kind && cpus.Has(c.ID) {
+			s.add(c.ID)
+		}
+	}
+	return s
+}
+
+// NUMANodes are the CPUs of each NUMA node, in their order. A machine that doesn't speak of NUMA is one.
+func (t Topology) NUMANodes() []Set {
+	var out []Set
+	for _, g := range t.GroupBy(byNUMA) {
+		out = append(out, g.CPUs)
+	}
+	return out
+}
+
 // MemoryNodes are the NUMA nodes of the CPUs; empty if the machine has none.
 func (t Topology) MemoryNodes(cpus Set) Set {
 	var s Set
