@@ -50,6 +50,7 @@ func TestBridge(t *testing.T) {
 		{"a node that no pod can use", w.noUsableNode},
 		{"a node that Kubernetes refuses is given back", w.refusedNode},
 		{"never half a gang beside a daemon", w.neverHalfAGang},
+		{"a crowded node is avoided", w.crowdedNode},
 		{"a gang is packed beside daemons", w.packedBesideDaemons},
 		{"what a waiting job excludes follows the nodes", w.nodesChange},
 		{"a foreign job is left alone", w.foreignJob},

@@ -53,7 +53,7 @@ func (s *Submitter) act(ctx context.Context, o workload.Observed, step workload.
 	case workload.StepUpdate:
 		return s.update(ctx, o, step)
 	case workload.StepPlace:
-		return s.place(ctx, o.Group.Key, step)
+		return s.place(ctx, o, step)
 	case workload.StepSubmit:
 		return s.submit(ctx, o, step)
 	}
@@ -64,6 +64,9 @@ func (s *Submitter) cancel(ctx context.Context, key workload.Key, step workload.
 	klog.FromContext(ctx).Info("Cancel a Slurm job", "workload", key.String(), "job", step.Job.ID, "why", step.Reason)
 	for _, pod := range step.Pods {
 		s.Table.Hold(pod.UID, step.Reason)
+		if pod.Spec.NodeName == "" {
+			s.vacate(pod.UID)
+		}
 	}
 	if err := s.Slurm.CancelJobs(ctx, step.Job.ID); err != nil {
 		return fmt.Errorf("cancel Slurm job %d, of which %s: %w", step.Job.ID, step.Reason, err)

@@ -33,9 +33,7 @@ func (s *Submitter) crowded(step workload.Step, placed map[types.UID]placement.G
 		if err != nil {
 			continue
 		}
-		for _, pod := range s.othersOn(name, mine[name]) {
-			add(taken, requestsOf(pod))
-		}
+		add(taken, s.occupants.before(name, mine[name], step.Job.ID))
 		for _, pod := range mine[name] {
 			add(taken, requestsOf(pod))
 		}
@@ -47,22 +45,6 @@ func (s *Submitter) crowded(step workload.Step, placed map[types.UID]placement.G
 		}
 	}
 	return "", ""
-}
-
-// othersOn are the bridge's pods that have a node and haven't ended, but for some.
-func (s *Submitter) othersOn(node string, but []*corev1.Pod) []*corev1.Pod {
-	objs, err := s.Sources.Pods.Informer().GetIndexer().ByIndex(indexPlaced, node)
-	if err != nil {
-		return nil
-	}
-	var out []*corev1.Pod
-	for _, obj := range objs {
-		pod := obj.(*corev1.Pod)
-		if !slices.ContainsFunc(but, func(p *corev1.Pod) bool { return p.UID == pod.UID }) {
-			out = append(out, pod)
-		}
-	}
-	return out
 }
 
 // requestsOf returns what Kubernetes counts of a pod, with the pod itself.

@@ -74,6 +74,9 @@ func (s *Submitter) loosen(ctx context.Context, step workload.Step) error {
 	}
 	for _, pod := range step.Pods {
 		s.Table.Delete(pod.UID) // it may not be bound with what others get
+		if pod.Spec.NodeName == "" {
+			s.vacate(pod.UID)
+		}
 	}
 	return s.Devices.Loosen(ctx, step.Pods)
 }

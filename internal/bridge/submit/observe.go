@@ -160,6 +160,7 @@ func (s *Submitter) podHandler() cache.ResourceEventHandler {
 			pod, ok := obj.(*corev1.Pod)
 			switch {
 			case ok && s.ours(pod):
+				s.vacate(pod.UID)
 				s.forget(pod.UID)
 				s.queue.Add(s.Kinds.KeyOf(pod))
 			case ok && s.foreign(pod):
@@ -180,6 +181,7 @@ func (s *Submitter) podChanged(before, obj any) {
 		}
 		return
 	}
+	s.occupies(pod)
 	key := s.Kinds.KeyOf(pod)
 	if key.Kind == workload.KindPod && pod.Spec.NodeName != "" {
 		return

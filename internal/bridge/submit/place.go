@@ -27,7 +27,8 @@ import (
 const patchers = 16
 
 // place gives the pods of a running job their nodes.
-func (s *Submitter) place(ctx context.Context, key workload.Key, step workload.Step) (time.Duration, error) {
+func (s *Submitter) place(ctx context.Context, o workload.Observed, step workload.Step) (time.Duration, error) {
+	key := o.Group.Key
 	layout, err := s.layout(ctx, step.Job)
 	if err != nil {
 		return 0, err
@@ -50,14 +51,7 @@ func (s *Submitter) place(ctx context.Context, key workload.Key, step workload.S
 		return 0, s.cancel(ctx, key, step)
 	}
 	if node, why := s.crowded(step, placed); why != "" {
-		// All or none: one that is bound couldn't be taken back.
-		for _, pod := range step.Pods {
-			if placed[pod.UID].Node == node {
-				s.refusals.note(pod.UID, node, why, s.Now())
-			}
-		}
-		_, err := s.hold(ctx, step.Pods, held{reason: reasonOccupied, text: fmt.Sprintf("Slurm job %d has node %s, and Kubernetes has %s", step.Job.ID, node, why)})
-		return clashRetry, err
+		return s.awaitRoom(ctx, o, step, placed, node, why)
 	}
 	refusal, err := s.withDevices(ctx, step, placed)
 	if err != nil {
@@ -66,6 +60,7 @@ func (s *Submitter) place(ctx context.Context, key workload.Key, step workload.S
 	if refusal.Why != "" {
 		return s.withoutDevices(ctx, step, placed, refusal)
 	}
+	s.roomCame(ctx, step.Job)
 	job := s.memberships(step, layout, placed)
 	slots := make(chan struct{}, patchers)
 	errs := make([]error, len(step.Pods))
@@ -123,6 +118,7 @@ func (s *Submitter) give(ctx context.Context, pod *corev1.Pod, a scheduler.Alloc
 		return nil
 	}
 	s.Table.Put(pod.UID, a)
+	s.occupants.put(pod, a.Node, occupant{cores: len(a.Cores)})
 	if patch != nil {
 		var err error
 		if pod, err = s.patchPlacement(ctx, pod, a, told, patch); err != nil || pod == nil {

@@ -47,10 +47,13 @@ func (s *Submitter) planned(job uint32, view uint64) (known bool) {
 	return ok && had == view
 }
 
-func (s *Submitter) forgetJob(id uint32) {
+func (s *Submitter) forgetJob(id uint32, ended bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.views, id)
+	if ended {
+		delete(s.crowds, id)
+	}
 }
 
 // reexclude brings the exclusions of a job that waits up to date: a node that could not be used

@@ -86,6 +86,7 @@ func (s *Submitter) hold(ctx context.Context, pods []*corev1.Pod, h held) (time.
 	var errs []error
 	for _, pod := range pods {
 		s.Table.Hold(pod.UID, h.text)
+		s.occupants.unplaced(pod.UID)
 		last := s.lastTold(pod)
 		if last.reason == h.reason {
 			if last.text == h.text || h.reason == reasonQueued {

@@ -16,6 +16,11 @@ type planned struct {
 	slurm.JobRequest
 	// better is what to exclude at first, so that the job starts where its pods like it; nil for no preference.
 	better []string
+	// now is the request that starts at once on nodes that have room now, nil where that is the same; full tells that none has.
+	now  *slurm.JobRequest
+	full bool
+	// feasible is which nodes suit.
+	feasible workload.Feasibility
 	// view is the number of the view of nodes that the plan was made from.
 	view uint64
 }
@@ -64,6 +69,7 @@ func (s *Submitter) request(ctx context.Context, g workload.Group, pods []*corev
 	if len(f.Excluded) > 0 && f.Usable() < need {
 		return p, held{reason: reasonNoNode, text: f.Sentence(need), warn: true}, nil
 	}
+	s.plan(&p, g, pods, f, nodes)
 	if particular {
 		if p.better = workload.Prefer(f, nodes.Fleet, pods, o, need); p.better != nil {
 			// The request may exclude more.
@@ -71,6 +77,39 @@ func (s *Submitter) request(ctx context.Context, g workload.Group, pods []*corev
 		}
 	}
 	return p, held{}, nil
+}
+
+// maxCrowded is how many crowded nodes a request names at most.
+const maxCrowded = 64
+
+// plan plans for nodes as they are now, where the job may share them: Slurm doesn't know what
+// pods that no job covers have there.
+func (s *Submitter) plan(p *planned, g workload.Group, pods []*corev1.Pod, f workload.Feasibility, nodes *nodeView) {
+	f.Now = s.now(nodes)
+	p.feasible = f
+	if p.Exclusive || s.Index.Pending(p.Partition) != 0 {
+		return // it has whole nodes, or isn't to start at once
+	}
+	now, err := workload.Request(g, pods, f, s.Policy)
+	switch {
+	case err != nil:
+		p.full = true
+		return
+	case now.TasksPerNode == p.TasksPerNode && slices.Equal(now.ExcludedNodes, p.ExcludedNodes):
+		return
+	case len(now.ExcludedNodes)-len(p.ExcludedNodes) > maxCrowded:
+		// Slurm needn't be told of a thousand nodes to find a pod its place among the others.
+		name := ""
+		if len(pods) == 1 {
+			name = f.Closest(pods[0], p.JobRequest)
+		}
+		if name == "" {
+			return
+		}
+		now = p.JobRequest
+		now.RequiredNodes = []string{name}
+	}
+	p.now = &now
 }
 
 // averse tells whether any pod at all keeps others away.
@@ -89,27 +128,31 @@ func (s *Submitter) ask(ctx context.Context, reqs []planned) (uint32, error) {
 		}
 		return s.Slurm.SubmitHet(ctx, parts)
 	}
-	if id, err := s.askNow(ctx, reqs[0]); err != nil || id != 0 {
+	if id, err := s.askNow(ctx, &reqs[0]); err != nil || id != 0 {
 		return id, err
 	}
 	// What can't start now may be queued. What can't be at all is refused once more, with the reason.
 	return s.Slurm.Submit(ctx, reqs[0].JobRequest)
 }
 
-// askNow has Slurm start a job at once. It returns 0 where that can't be.
-func (s *Submitter) askNow(ctx context.Context, p planned) (uint32, error) {
-	if s.Index.Pending(p.Partition) != 0 {
+// askNow has Slurm start a job at once, and notes what was asked for. It returns 0 where that can't be.
+func (s *Submitter) askNow(ctx context.Context, p *planned) (uint32, error) {
+	if p.full || s.Index.Pending(p.Partition) != 0 {
 		return 0, nil
 	}
-	tries := [][]string{p.ExcludedNodes}
-	if p.better != nil {
-		tries = [][]string{p.better, p.ExcludedNodes}
+	req := p.JobRequest
+	if p.now != nil {
+		req = *p.now
+	}
+	tries := [][]string{req.ExcludedNodes}
+	if p.better != nil && len(req.RequiredNodes) == 0 {
+		tries = [][]string{slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(p.better), req.ExcludedNodes...)))), req.ExcludedNodes}
 	}
 	for _, excluded := range tries {
-		req := p.JobRequest
 		req.ExcludedNodes = excluded
 		id, err := s.Slurm.AllocateNow(ctx, req)
 		if !errors.Is(err, slurm.ErrBusy) && !errors.Is(err, slurm.ErrInvalid) {
+			p.JobRequest = req
 			return id, err
 		}
 	}
@@ -123,7 +166,7 @@ func (s *Submitter) askAll(ctx context.Context, g workload.Group, pods []*corev1
 	if err != nil || why.reason != "" {
 		return 0, nil, err
 	}
-	id, err := s.askNow(ctx, p)
+	id, err := s.askNow(ctx, &p)
 	return id, []planned{p}, err
 }
 

@@ -41,6 +41,7 @@ type View interface {
 	Nodes() []slurm.Node
 	Jobs() []slurm.Job
 	Job(id uint32) (slurm.Job, bool)
+	Node(name string) (slurm.Node, bool)
 	// Allocation returns what a job was granted that the view shows running.
 	Allocation(id uint32) (slurm.Allocation, bool)
 	// RefreshJob reads a job from Slurm now; false if Slurm doesn't know it.
@@ -101,10 +102,14 @@ type Submitter struct {
 	// written are the versions of pods that their allocations were written to.
 	written  map[types.UID]string
 	refusals refusals
+	// occupants is what the bridge's pods have of the nodes.
+	occupants *occupants
 	// queued are the workloads with a job that waits; views are the numbers of the views of nodes that
 	// the exclusions of jobs are from.
 	queued map[workload.Key]bool
 	views  map[uint32]uint64
+	// crowds are the jobs whose pods wait for room on their nodes.
+	crowds map[uint32]crowdWait
 	// groups is what was told of workloads of several pods, and groupUIDs which there were of a key.
 	groups    map[groupID]groupTold
 	groupUIDs map[workload.Key][]types.UID
@@ -134,8 +139,10 @@ func New(c Config) (*Submitter, error) {
 		told:      map[types.UID]told{},
 		written:   map[types.UID]string{},
 		refusals:  newRefusals(),
+		occupants: newOccupants(),
 		queued:    map[workload.Key]bool{},
 		views:     map[uint32]uint64{},
+		crowds:    map[uint32]crowdWait{},
 		groups:    map[groupID]groupTold{},
 		groupUIDs: map[workload.Key][]types.UID{},
 	}
@@ -193,7 +200,7 @@ func (s *Submitter) JobChanged(id uint32) {
 	before, _ := s.Index.Get(id)
 	now, _ := s.Index.Follow(s.View, id)
 	if !now.States.Has(slurm.JobPending) {
-		s.forgetJob(id)
+		s.forgetJob(id, now.States.JobEnded())
 	}
 	for _, j := range []slurm.Job{before, now} {
 		if mark, ok := workload.Owned(j, s.Index.Cluster()); ok {

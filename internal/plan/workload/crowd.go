@@ -32,26 +32,35 @@ func (f Feasibility) beside(pods []*corev1.Pod, slots *Slots) (Feasibility, int,
 	task := taskRequests(pods, slots)
 	elsewhere := f.elsewhere(pods)
 	room := make(map[string]int, len(f.usable))
+	could := make(map[string]int, len(f.usable))
 	bounds := []int{tasks}
 	crowded := false
+	var most Idle
+	if f.Now != nil {
+		most = f.Now.Most
+	}
 	for _, n := range f.usable {
-		most := min(n.tasks(slots.Task), tasks)
+		could[n.name] = n.couldTake(slots.Task, most)
+		wanted := min(could[n.name], tasks)
 		if slots.PerNode > 0 {
-			most = min(most, slots.PerNode)
+			wanted = min(wanted, slots.PerNode)
 		}
-		fit := min(copies(task, elsewhere, n.facts), most)
-		if fit < most {
+		fit := wanted
+		if wanted > 0 {
+			fit = min(copies(task, elsewhere, n.facts, f.taken(n)), wanted)
+		}
+		if fit < wanted {
 			crowded = true
 			bounds = append(bounds, fit)
 			room[n.name] = fit
 		} else {
-			room[n.name] = tasks // any bound does; more than most are never put there
+			room[n.name] = tasks // any bound does; more than it could take are never put there
 		}
 	}
 	if !crowded {
 		return f, 0, nil
 	}
-	bound, held := f.bestBound(bounds, room, slots.Task)
+	bound, held := f.bestBound(bounds, room, could)
 	if held < tasks {
 		return f, 0, NoRoomError{fmt.Sprintf("beside the pods that no job covers, such as daemons, the %d nodes that suit have room for %d of the %d tasks "+
 			"of %d CPUs and %d MiB that the job's pods are", len(f.usable), held, tasks, slots.Task.CPUs, slots.Task.Memory)}
@@ -70,13 +79,13 @@ func (f Feasibility) beside(pods []*corev1.Pod, slots *Slots) (Feasibility, int,
 
 // bestBound returns the bound with which the nodes hold the most tasks, of those that are as good the least, and how many
 // those are. The most, however many the job has: it is to find a place among others.
-func (f Feasibility) bestBound(bounds []int, room map[string]int, task Need) (bound, held int) {
+func (f Feasibility) bestBound(bounds []int, room, could map[string]int) (bound, held int) {
 	slices.Sort(bounds)
 	for _, b := range slices.Compact(bounds) {
 		sum := 0
 		for _, n := range f.usable {
 			if room[n.name] >= b {
-				sum += min(b, n.tasks(task))
+				sum += min(b, could[n.name])
 			}
 		}
 		if sum > held {
@@ -148,8 +157,9 @@ func (f Feasibility) elsewhere(pods []*corev1.Pod) []corev1.ResourceName {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// copies returns how many times a node has room for some requests beside the pods that no job covers.
-func copies(each corev1.ResourceList, elsewhere []corev1.ResourceName, n *NodeFacts) int {
+// copies returns how many times a node has room for some requests beside the pods that no job covers, and beside
+// what is taken.
+func copies(each corev1.ResourceList, elsewhere []corev1.ResourceName, n *NodeFacts, taken corev1.ResourceList) int {
 	fit := int64(maxPlaces)
 	for name, want := range each {
 		if want.Sign() <= 0 || slices.Contains(elsewhere, name) && !device.Plugin(n.Node, name) {
@@ -159,6 +169,9 @@ func copies(each corev1.ResourceList, elsewhere []corev1.ResourceName, n *NodeFa
 			continue
 		}
 		free := n.free(name)
+		if q, ok := taken[name]; ok {
+			free.Sub(q)
+		}
 		fit = min(fit, max(divide(free, want), 0))
 	}
 	return int(fit)
@@ -167,9 +180,6 @@ func copies(each corev1.ResourceList, elsewhere []corev1.ResourceName, n *NodeFa
 // Bounds tells whether a request bounds the tasks on a node in another way than the mark of its job does.
 // A bound that is no longer needed stays: Slurm can't lift it.
 func Bounds(req slurm.JobRequest, mark Mark) bool {
-	c, ok := ParseComment(slurm.Job{AdminComment: req.AdminComment, Flags: []string{slurm.FlagExternalJob}})
-	if !ok || c.Mark == nil || c.Mark.Slots == nil || c.Mark.Slots.PerNode == 0 {
-		return false
-	}
-	return mark.Slots == nil || mark.Slots.PerNode != c.Mark.Slots.PerNode
+	slots := slotsOfRequest(req)
+	return slots != nil && slots.PerNode != 0 && (mark.Slots == nil || mark.Slots.PerNode != slots.PerNode)
 }

@@ -175,6 +175,8 @@ type Feasibility struct {
 	Claimed map[types.UID]device.Demand
 	// Served tells which extended resources of a pod are among that; nil for none.
 	Served func(*corev1.Pod, corev1.ResourceName) bool
+	// Now is set where the job is to start at once; nil where it may wait, and others be gone by then.
+	Now *Now
 
 	usable []*fleetNode
 	// placed tells that the pods are on the nodes already.
