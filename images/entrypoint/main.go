@@ -25,7 +25,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: entrypoint ROLE [ARGUMENT...]")
 		os.Exit(2)
 	}
-	code, err := run(os.Args[1], os.Args[2:])
+	code, err := run(os.Args[1], os.Args[2:], registration{often: time.Minute, soon: 10 * time.Second})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "entrypoint:", err)
 		os.Exit(1)
@@ -33,7 +33,7 @@ func main() {
 	os.Exit(code)
 }
 
-func run(role string, args []string) (int, error) {
+func run(role string, args []string, r registration) (int, error) {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
 	todo, err := plan(role, args, surroundings{getenv: os.Getenv, exists: exists, machine: machine{slurmdHardware, machineCores, warn}})
@@ -67,9 +67,17 @@ func run(role string, args []string) (int, error) {
 			return 0, err
 		}
 	}
-	s := supervisor{signals: signals, log: os.Stderr, grace: grace, pause: pause, vital: "-1000", tick: time.Tick(time.Second)}
+	s := supervisor{signals: signals, log: os.Stderr, grace: grace, pause: pause, vital: "-1000", tick: time.Tick(time.Second), registration: r}
 	if todo.keep != "" {
 		s.config = &configuration{live: "/etc/slurm", store: todo.keep, run: "/run/slurmctld", log: os.Stderr}
+	}
+	if todo.handover != "" {
+		if s.handover, err = newHandover(todo.handover); err != nil {
+			return 0, err
+		}
+		if !s.handover.take(signals) {
+			return 0, nil
+		}
 	}
 	if slices.ContainsFunc(todo.processes, func(p process) bool { return p.notify }) {
 		if s.notify, err = listenNotify(os.TempDir(), "/run/slurmctld", "/run/slurm", "/run"); err != nil {

@@ -29,6 +29,8 @@ type process struct {
 	aside bool
 	// reload is a file that the program reads again on SIGHUP, which it gets when the file changes.
 	reload string
+	// node is the dynamic node that the program registers when it starts, and on SIGHUP.
+	node string
 }
 
 // beside is p as one that the container doesn't fall with.
@@ -61,6 +63,7 @@ type start struct {
 	before    [][]string // commands that run to their end first
 	processes []process
 	keep      string // where the last configuration that worked is kept; empty for nowhere
+	handover  string // where slurmctld's containers pass control; empty where there is one only
 }
 
 type planner func(args []string, s surroundings) (start, error)
@@ -95,6 +98,7 @@ func planSlurmctld(args []string, s surroundings) (start, error) {
 		folders:   []folder{{"/run/slurmctld", slurmID}},
 		processes: []process{{name: "slurmctld", args: append([]string{"slurmctld", "--systemd"}, args...), notify: true}},
 		keep:      s.getenv("SLINKY_LAST_CONFIG"),
+		handover:  s.getenv("SLINKY_HANDOVER"),
 	}, nil
 }
 
@@ -103,9 +107,15 @@ func planSlurmd(args []string, s surroundings) (start, error) {
 	if err != nil {
 		return start{}, err
 	}
+	node, err := nodeName(args)
+	if err != nil {
+		return start{}, err
+	}
 	out := start{
-		folders:   []folder{{"/run/slurm", 0}, {"/var/spool/slurmd", 0}},
-		processes: []process{{name: "slurmd", args: append([]string{"slurmd", "--systemd"}, args...), notify: true, vital: true, reload: keyRing}},
+		folders: []folder{{"/run/slurm", 0}, {"/var/spool/slurmd", 0}},
+		processes: []process{{
+			name: "slurmd", args: append([]string{"slurmd", "--systemd"}, args...), notify: true, vital: true, reload: keyRing, node: node,
+		}},
 	}
 	addWorkerSsh(&out, s)
 	return out, nil

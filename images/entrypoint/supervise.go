@@ -25,6 +25,10 @@ type supervisor struct {
 	vital   string           // the oom_score_adj of vital programs, and of this process beside them
 	given   []byte           // the oom_score_adj of all others
 	config  *configuration   // nil if nobody keeps the one that works
+
+	handover     *handover     // nil for a slurmctld that is alone
+	registration registration  // for programs that register a node
+	ready        chan struct{} // closed when the program that notifies is ready for the first time
 }
 
 type ended struct {
@@ -62,7 +66,31 @@ func (s *supervisor) run(programs []process) (int, error) {
 	s.setScore(vital)
 	ends := make(chan ended)
 	go reap(ends)
-	return s.loop(alive, ends, newRestarts(s.pause, len(programs), vital)), nil
+	code := s.loop(alive, ends, s.watch(programs), newRestarts(s.pause, len(programs), vital))
+	s.handover.ended()
+	return code, nil
+}
+
+// watch returns a channel that has something for each time that the program with a node should register it again.
+func (s *supervisor) watch(programs []process) <-chan struct{} {
+	s.ready = make(chan struct{})
+	lost := make(chan struct{})
+	for _, p := range programs {
+		if p.node != "" {
+			go s.registration.watch(p.node, s.ready, lost)
+		}
+	}
+	return lost
+}
+
+// register makes programs register their nodes again.
+func (s *supervisor) register(alive map[int]process) {
+	for pid, p := range alive {
+		if p.node != "" {
+			fmt.Fprintf(s.log, "entrypoint: slurmctld doesn't know node %s: %s registers it again, and its jobs' steps go on\n", p.node, p.name)
+			_ = syscall.Kill(pid, syscall.SIGHUP)
+		}
+	}
 }
 
 const oomScore = "/proc/self/oom_score_adj"
@@ -78,7 +106,7 @@ func (s *supervisor) setScore(vital bool) {
 	_ = os.WriteFile(oomScore, score, 0)
 }
 
-func (s *supervisor) loop(alive map[int]process, ends <-chan ended, again *restarts) int {
+func (s *supervisor) loop(alive map[int]process, ends <-chan ended, lost <-chan struct{}, again *restarts) int {
 	var (
 		code     int
 		decided  bool // code is final
@@ -100,6 +128,10 @@ func (s *supervisor) loop(alive map[int]process, ends <-chan ended, again *resta
 				stopping, sig = true, syscall.SIGTERM
 			}
 			signalAll(alive, sig.(syscall.Signal))
+		case <-lost:
+			if !stopping && !decided {
+				s.register(alive)
+			}
 		case pid := <-mainPIDs:
 			s.follow(alive, pid)
 		case e := <-ends:
@@ -140,7 +172,7 @@ func (s *supervisor) loop(alive map[int]process, ends <-chan ended, again *resta
 
 // look tells programs about changed files, and reports whether the container stops because it should start with others.
 func (s *supervisor) look(now time.Time, alive map[int]process, seen map[string]string, ending bool) (stop bool) {
-	if !ending && s.config.look(now) {
+	if !ending && (s.config.look(now) || s.handover.look()) {
 		signalAll(alive, syscall.SIGTERM)
 		return true
 	}
@@ -174,6 +206,11 @@ func reload(alive map[int]process, seen map[string]string) []int {
 // follow notes that a program is ready, maybe as another process than before.
 func (s *supervisor) follow(alive map[int]process, pid int) {
 	s.config.ready(time.Now())
+	select {
+	case <-s.ready:
+	default:
+		close(s.ready)
+	}
 	for old, p := range alive {
 		if !p.notify || old == pid {
 			continue

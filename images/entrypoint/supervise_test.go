@@ -27,6 +27,8 @@ func TestMain(m *testing.M) {
 		daemonForTest()
 	case "successor":
 		successorForTest()
+	case "container":
+		containerForTest()
 	}
 	os.Exit(m.Run())
 }

@@ -66,6 +66,7 @@ func writeFiles(dir string, o Options, ports []int) ([]byte, error) {
 		{"etc/slurm.conf", []byte(slurmConf(o, ports)), 0o644},
 		{"etc/cgroup.conf", []byte("CgroupPlugin=disabled\n"), 0o644},
 		{"etc/gres.conf", []byte(o.GRESConf), 0o644},
+		{"hosts", []byte(hosts), 0o644},
 		{"init.sh", initScript, 0o755},
 		{"settings", settings(o, ports), 0o644},
 	}

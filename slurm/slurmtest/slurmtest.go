@@ -55,8 +55,8 @@ type Cluster struct {
 	KeyFile string
 	Key     []byte
 
-	dir  string
-	init *namespace
+	dir, root string
+	init      *namespace
 }
 
 // ExternalNode returns an external node of two sockets with four cores of two
@@ -121,7 +121,7 @@ func startOnce(ctx context.Context, t testing.TB, root string, o Options) (*Clus
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{dir: dir}
+	c := &Cluster{dir: dir, root: root}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(c.logs())

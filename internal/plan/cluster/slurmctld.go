@@ -122,6 +122,10 @@ func (f ControllerFacts) slurmctld() (corev1.Container, error) {
 		// The image keeps the last configuration that works there, for when slurmctld refuses the next one.
 		main.Env = []corev1.EnvVar{{Name: "SLINKY_LAST_CONFIG", Value: path.Join("/var/spool/slurmctld", f.Controller.ClusterName(), "slinky-config")}}
 	}
+	if f.Controller.Replicas() > 1 {
+		// The image passes control from one slurmctld to the other there.
+		main.Env = append(main.Env, corev1.EnvVar{Name: "SLINKY_HANDOVER", Value: path.Join("/var/spool/slurmctld", f.Controller.ClusterName(), "slinky-handover")})
+	}
 	main.StartupProbe.PeriodSeconds, main.StartupProbe.FailureThreshold = 2, 30
 	main, err := overlay.Container(main, f.Controller.Spec.Slurmctld)
 	if err != nil {
