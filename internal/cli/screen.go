@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -151,6 +153,28 @@ func (s *screen) head() string {
 		parts = append(parts, "asking for "+explain.Span(now.Sub(s.asking)))
 	}
 	return strings.Join(append(parts, s.style.Paint(table.Dim, "Ctrl-C ends it")), "   ")
+}
+
+// aside gives the terminal back as it was while wait lasts, and draws anew then.
+func (s *screen) aside(wait func()) {
+	if !s.entered {
+		wait()
+		return
+	}
+	fmt.Fprint(s.out, leaveScreen)
+	wait()
+	fmt.Fprint(s.out, enterScreen)
+	s.draw()
+}
+
+// stopped stops this program, as Ctrl-Z does to others, until the shell lets it go on.
+func stopped() {
+	goesOn := make(chan os.Signal, 1)
+	signal.Notify(goesOn, syscall.SIGCONT)
+	defer signal.Stop(goesOn)
+	if syscall.Kill(syscall.Getpid(), syscall.SIGSTOP) == nil {
+		<-goesOn
+	}
 }
 
 // end gives the terminal back, and leaves on it what was shown last.

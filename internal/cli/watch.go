@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -94,6 +97,10 @@ func (s *settings) see(c *cobra.Command, o output, w watching, look looker, draw
 		if screen := s.screen(c, o, w.every); screen != nil {
 			defer screen.end()
 			v.show, v.began, v.tick = screen.show, screen.began, screen.draw
+			stops := make(chan os.Signal, 1)
+			signal.Notify(stops, syscall.SIGTSTP)
+			defer signal.Stop(stops)
+			v.stops, v.stop = stops, func() { screen.aside(stopped) }
 		} else {
 			v.show = (&stream{o: o, out: c.OutOrStdout(), complaints: c.ErrOrStderr()}).show
 		}
@@ -140,6 +147,9 @@ type viewer struct {
 	show func(p picture, failed error) error
 	// began and tick may be nil: a look has begun; a second is over.
 	began, tick func()
+	// stop is called when stops has something: Ctrl-Z. Both may be nil.
+	stops <-chan os.Signal
+	stop  func()
 }
 
 // run goes on until ctx ends, which is no error. A first look that fails ends it, as
@@ -178,6 +188,8 @@ func (v *viewer) run(ctx context.Context) error {
 				return err
 			}
 			next.Reset(v.every)
+		case <-v.stops:
+			v.stop()
 		case <-seconds.C:
 			if v.tick != nil {
 				v.tick()

@@ -22,11 +22,38 @@ import (
 	"github.com/slinky-hpc/slinky/slurm"
 )
 
-// reservingSlurm is a Slurm cluster that has reservations, too.
+// reservingSlurm is a Slurm cluster that has reservations and jobs, too.
 type reservingSlurm struct {
 	*fakeSlurm
 	resMu        sync.Mutex
 	reservations map[string]slurm.Reservation
+	jobs         []slurm.Job
+}
+
+func (f *reservingSlurm) Jobs(context.Context) ([]slurm.Job, error) {
+	f.resMu.Lock()
+	defer f.resMu.Unlock()
+	return f.jobs, nil
+}
+
+func (f *reservingSlurm) Job(_ context.Context, id uint32) (slurm.Job, error) {
+	f.resMu.Lock()
+	defer f.resMu.Unlock()
+	for _, j := range f.jobs {
+		if j.ID == id {
+			return j, nil
+		}
+	}
+	return slurm.Job{}, &slurm.Error{Kind: slurm.ErrNotFound, Op: "get job"}
+}
+
+func (f *reservingSlurm) JobStates(context.Context) (out []slurm.JobState, _ error) {
+	f.resMu.Lock()
+	defer f.resMu.Unlock()
+	for _, j := range f.jobs {
+		out = append(out, slurm.JobState{ID: j.ID, States: j.States})
+	}
+	return out, nil
 }
 
 func (f *reservingSlurm) Reservations(context.Context) (out []slurm.Reservation, _ error) {

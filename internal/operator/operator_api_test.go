@@ -69,6 +69,7 @@ func TestAPIServer(t *testing.T) {
 	t.Run("autoscaler", s.testAutoscaler)
 	t.Run("no condition of another writer is lost", s.testLostUpdate)
 	t.Run("NodeSets", s.testNodeSets)
+	t.Run("snapshot", s.testSnapshot)
 	t.Run("manager", s.testManager)
 }
 

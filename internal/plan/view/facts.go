@@ -99,6 +99,9 @@ const (
 	PartOperator     = "settings of the operator"
 )
 
+// lacking is why there is no plan without a part.
+func lacking(what, why string) string { return fmt.Sprintf("the file lacks %s: %s", what, why) }
+
 // PartOwners are the owners of pods that are of one kind.
 func PartOwners(kind string) string { return kind + "s that own pods" }
 
@@ -179,7 +182,7 @@ func (f Facts) NotInFile() []string {
 		case p.Only != "":
 			where = " of other namespaces than " + p.Only
 		}
-		if text := fmt.Sprintf("The %s%s aren't in it: %s", p.What, where, p.Error); !slices.Contains(out, text) {
+		if text := fmt.Sprintf("The file lacks %s%s: %s", p.What, where, p.Error); !slices.Contains(out, text) {
 			out = append(out, text)
 		}
 	}

@@ -67,7 +67,7 @@ func metaOfSet(s *workload.LeaderWorkerSet) *metav1.ObjectMeta { return &s.Objec
 type unreadError struct{ what, why string }
 
 func (e unreadError) Error() string {
-	return fmt.Sprintf("the %s aren't in the file: %s", e.what, e.why)
+	return lacking(e.what, e.why)
 }
 
 // grouper gathers the workloads that are in facts.

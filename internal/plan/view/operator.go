@@ -43,7 +43,7 @@ func (m *Model) nodeSetPlans() []Planned {
 		default:
 			why = olderFile
 		}
-		return []Planned{{Planner: PlannerNodeSets, About: "all NodeSets", Unplanned: "the specs of NodeSets aren't in the file: " + why}}
+		return []Planned{{Planner: PlannerNodeSets, About: "all NodeSets", Unplanned: lacking(PartNodeSetSpecs, why)}}
 	}
 	var out []Planned
 	for i := range m.Operator.NodeSets {
@@ -101,11 +101,11 @@ func (m *Model) NodeSetFacts(n *v1beta1.NodeSet) (nodeset.Facts, string) {
 func (m *Model) lacksOf(n *v1beta1.NodeSet, c *v1beta1.Controller) string {
 	for _, what := range []string{PartPods, PartNodes} {
 		if why := m.Kubernetes.why(what); why != "" {
-			return fmt.Sprintf("the %s aren't in the file: %s", what, why)
+			return lacking(what, why)
 		}
 	}
 	if m.Kubernetes.Namespace != "" && m.Kubernetes.Namespace != n.Namespace {
-		return fmt.Sprintf("only the pods of namespace %s are in the file", m.Kubernetes.Namespace)
+		return lacking(PartPods, fmt.Sprintf("it has only those of namespace %s", m.Kubernetes.Namespace))
 	}
 	parts := []string{PartRevisions}
 	if len(n.Spec.VolumeClaimTemplates) > 0 {
@@ -116,7 +116,7 @@ func (m *Model) lacksOf(n *v1beta1.NodeSet, c *v1beta1.Controller) string {
 	}
 	for _, what := range parts {
 		if why := m.Unread.why(what, n.Namespace); why != "" {
-			return fmt.Sprintf("the %s aren't in the file: %s", what, why)
+			return lacking(what, why)
 		}
 	}
 	if c == nil {

@@ -66,12 +66,14 @@ const olderFile = "an older slinky wrote it; take a new one with: slinky snapsho
 // each workload, what the operator would do for each NodeSet, and for each line of the queue
 // that waits, why, and what would help. A planner that lacks a fact says so.
 func (m *Model) Plans() []Planned {
-	out := slices.Concat(m.nodePlans(), m.workloadPlans(), m.nodeSetPlans(), m.queuePlans())
+	workloads, told := m.workloadPlans()
+	out := slices.Concat(m.nodePlans(), workloads, m.nodeSetPlans(), m.queuePlans(told))
 	Clean(&out)
 	return out
 }
 
-func (m *Model) queuePlans() []Planned {
+// queuePlans explain what waits. Of pods that a plan has told of, only what a person can do is left to say.
+func (m *Model) queuePlans(told map[string]bool) []Planned {
 	var out []Planned
 	for _, i := range m.Queue(false) {
 		if i.State != StateWaiting && i.State != StateNeedsAction {
@@ -82,13 +84,18 @@ func (m *Model) queuePlans() []Planned {
 			continue
 		}
 		answer := explain.Why(found.Facts)
-		p := Planned{Planner: PlannerQueue, About: fmt.Sprintf("%s %s", i.Kind, i.Name), Steps: []Step{{Do: "wait", Why: answer.Summary}}}
+		p := Planned{Planner: PlannerQueue, About: fmt.Sprintf("%s %s", i.Kind, i.Name)}
+		if len(i.Pods) == 0 || slices.ContainsFunc(i.Pods, func(pod string) bool { return !told[pod] }) {
+			p.Steps = append(p.Steps, Step{Do: "wait", Why: answer.Summary})
+		}
 		for _, do := range answer.Do {
 			if do != "" {
 				p.Steps = append(p.Steps, Step{Do: "advise", Why: do})
 			}
 		}
-		out = append(out, p)
+		if len(p.Steps) > 0 {
+			out = append(out, p)
+		}
 	}
 	return out
 }
@@ -97,7 +104,7 @@ func (m *Model) queuePlans() []Planned {
 func (m *Model) noBridge() string {
 	for _, what := range []string{PartBridge, PartCluster} {
 		if why := m.Unread.why(what, ""); why != "" {
-			return fmt.Sprintf("the %s isn't in the file: %s", what, why)
+			return lacking(what, why)
 		}
 	}
 	return ""
@@ -113,10 +120,10 @@ func (m *Model) nodePlans() []Planned {
 	case !m.Slurm.Known:
 		why = "Slurm couldn't be asked: " + m.Slurm.Error
 	case !m.Kubernetes.has(PartNodes):
-		why = "Kubernetes' nodes aren't in the file: " + cmp.Or(m.Kubernetes.why(PartNodes), m.Kubernetes.Error)
+		why = lacking(PartNodes, cmp.Or(m.Kubernetes.why(PartNodes), m.Kubernetes.Error))
 	default:
-		if lacks := m.Unread.why(PartSlices, ""); lacks != "" {
-			why = fmt.Sprintf("the %s aren't in the file: %s", PartSlices, lacks)
+		if why = m.Unread.why(PartSlices, ""); why != "" {
+			why = lacking(PartSlices, why)
 			break
 		}
 		return m.mirrorPlans()

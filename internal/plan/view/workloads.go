@@ -22,24 +22,25 @@ type Gathered struct {
 	Err       error
 }
 
-// workloadPlans runs the planner that asks Slurm for jobs for pods.
-func (m *Model) workloadPlans() []Planned {
+// workloadPlans runs the planner that asks Slurm for jobs for pods. It also returns the pods, as
+// namespace/name, of which it says what happens to them.
+func (m *Model) workloadPlans() (out []Planned, told map[string]bool) {
 	why := m.noBridge()
 	switch {
 	case why != "":
 	case m.Bridge == nil:
-		return nil
+		return nil, nil
 	case !m.Slurm.Known:
 		why = "Slurm couldn't be asked: " + m.Slurm.Error
 	case !m.Kubernetes.has(PartPods):
-		why = "the pods aren't in the file: " + cmp.Or(m.Kubernetes.why(PartPods), m.Kubernetes.Error)
+		why = lacking(PartPods, cmp.Or(m.Kubernetes.why(PartPods), m.Kubernetes.Error))
 	case m.Bridge.Groups == nil:
-		why = "what tells which pods start together isn't in the file: " + olderFile
+		why = lacking("what tells which pods start together", olderFile)
 	}
 	if why != "" {
-		return []Planned{{Planner: PlannerWorkloads, About: "all workloads", Unplanned: why}}
+		return []Planned{{Planner: PlannerWorkloads, About: "all workloads", Unplanned: why}}, nil
 	}
-	var out []Planned
+	told = map[string]bool{}
 	for _, g := range m.Gather() {
 		p := Planned{Planner: PlannerWorkloads, About: g.Key.String()}
 		if g.Err != nil {
@@ -50,13 +51,16 @@ func (m *Model) workloadPlans() []Planned {
 		for _, o := range g.Workloads {
 			for _, s := range workload.Next(o) {
 				p.Steps = append(p.Steps, m.workloadStep(o, s))
+				for _, pod := range s.Pods {
+					told[pod.Namespace+"/"+pod.Name] = true
+				}
 			}
 		}
 		if len(p.Steps) > 0 {
 			out = append(out, p)
 		}
 	}
-	return out
+	return out, told
 }
 
 // Gather returns what the bridge knows of each of its workloads, in the order of their names.
@@ -193,8 +197,8 @@ func (m *Model) submit(o workload.Observed, s workload.Step) (do, why string) {
 		why = fmt.Sprintf("all %d pods that start together are there", n)
 	}
 	for _, c := range s.Pods[0].Status.Conditions {
-		if c.Type == v1beta1.ConditionSlurmScheduled && c.Status == corev1.ConditionFalse && c.Message != "" {
-			why += fmt.Sprintf("; of the last try it is said: %s", c.Message)
+		if c.Type == v1beta1.ConditionSlurmScheduled && c.Status == corev1.ConditionFalse && explain.ConditionNeedsPerson(c.Reason) {
+			why += "; the last try failed: " + c.Message
 		}
 	}
 	return "ask Slurm for a job", why
