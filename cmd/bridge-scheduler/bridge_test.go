@@ -39,6 +39,7 @@ func TestBridge(t *testing.T) {
 			w.examples(t, "gang-job.yaml")
 		}},
 		{"two gangs on three nodes", w.twoGangs},
+		{"gangs and a pod that ask at one instant", w.gangsContend},
 		{"a gang shares a node", w.gangSharesNode},
 		{"a gang of large and small pods beside a native job", w.mixedGangBesideNative},
 		{"pods beside a native job", w.podsBesideNative},
@@ -51,6 +52,7 @@ func TestBridge(t *testing.T) {
 		{"a node that Kubernetes refuses is given back", w.refusedNode},
 		{"never half a gang beside a daemon", w.neverHalfAGang},
 		{"a crowded node is avoided", w.crowdedNode},
+		{"a gang that no even spread has room for", w.unevenGang},
 		{"a gang is packed beside daemons", w.packedBesideDaemons},
 		{"what a waiting job excludes follows the nodes", w.nodesChange},
 		{"a foreign job is left alone", w.foreignJob},

@@ -236,6 +236,14 @@ func (w *world) addNode(name string) {
 // pod creates a pod of the bridge. change may be nil.
 func (w *world) pod(name string, change func(*corev1.Pod)) *corev1.Pod {
 	w.t.Helper()
+	p, err := w.kube.CoreV1().Pods(namespace).Create(w.t.Context(), newPod(name, change), metav1.CreateOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return p
+}
+
+func newPod(name string, change func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Annotations: map[string]string{}},
 		Spec: corev1.PodSpec{
@@ -250,10 +258,6 @@ func (w *world) pod(name string, change func(*corev1.Pod)) *corev1.Pod {
 	}
 	if change != nil {
 		change(p)
-	}
-	p, err := w.kube.CoreV1().Pods(namespace).Create(w.t.Context(), p, metav1.CreateOptions{})
-	if err != nil {
-		w.t.Fatal(err)
 	}
 	return p
 }

@@ -5,7 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slinky-hpc/slinky/api/v1beta1"
 )
 
 // on makes a pod want one node.
@@ -75,4 +78,38 @@ func (w *world) lastJob(t *testing.T) uint32 {
 		last = max(last, j.ID)
 	}
 	return last
+}
+
+// unevenGang: daemons leave room for three, two and one of a gang's six pods. All have their place, by a heterogeneous
+// job, and a seventh would be too many.
+func (w *world) unevenGang(t *testing.T) {
+	for i, node := range []string{"w1", "w2", "w3"} {
+		w.pod("daemon-"+node, all(cpus(fmt.Sprint(i+1)), func(p *corev1.Pod) { p.Spec.SchedulerName, p.Spec.NodeName = "default-scheduler", node }))
+	}
+	gang := func(name string, size int32) {
+		w.gang(t, name, size, v1beta1.AnnotationExclusive, "false")
+		for i := range size {
+			w.pod(fmt.Sprintf("%s-%d", name, i), member(name))
+		}
+	}
+	gang("uneven", 6)
+	var pods []*corev1.Pod
+	on, jobs := map[string]int{}, map[string]bool{}
+	for i := range 6 {
+		p := w.bound(t, fmt.Sprintf("uneven-%d", i))
+		pods = append(pods, p)
+		on[p.Spec.NodeName]++
+		jobs[p.Labels[v1beta1.LabelJobID]] = true
+	}
+	w.cores(t, map[string]string{}, pods...)
+	if d := cmp.Diff(map[string]int{"w1": 3, "w2": 2, "w3": 1}, on); d != "" || len(jobs) != 3 {
+		t.Errorf("the jobs %v: %s", jobs, d)
+	}
+	for _, p := range pods {
+		w.kubelet(t, p.Name, corev1.PodSucceeded)
+	}
+	gang("toomany", 7)
+	if text := w.held(t, "toomany-0", "NoUsableNode"); !strings.Contains(text, "the 3 nodes that suit have room for 6 of the 7 tasks") {
+		t.Errorf("the pod says %q", text)
+	}
 }

@@ -66,12 +66,12 @@ func (s *Submitter) reexclude(ctx context.Context, o workload.Observed, step wor
 	}
 	pods := append(slices.Clone(step.Pods), o.Group.Reserved...)
 	mark, ours := workload.Owned(step.Job, s.Index.Cluster())
-	if s.planned(step.Job.ID, nodes.number) || !ours || len(pods) != len(mark.Pods) || len(workload.Components(o.Group, pods)) > 1 {
+	if s.planned(step.Job.ID, nodes.number) || !ours || len(pods) != len(mark.Pods) || step.Job.HetJobID.Set {
 		return nil
 	}
 	workload.ByRank(pods)
 	req, why, err := s.request(ctx, o.Group, pods)
-	if err != nil || why.reason != "" {
+	if err != nil || why.reason != "" || req.parts != nil {
 		return err // the job waits for what may come again
 	}
 	have, err := hostlist.Expand(step.Job.Asked.ExcludedNodes)

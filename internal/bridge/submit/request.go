@@ -19,6 +19,8 @@ type planned struct {
 	// now is the request that starts at once on nodes that have room now, nil where that is the same; full tells that none has.
 	now  *slurm.JobRequest
 	full bool
+	// parts are the requests for the components of a heterogeneous job, where there can't be one for all; else none.
+	parts []slurm.JobRequest
 	// feasible is which nodes suit.
 	feasible workload.Feasibility
 	// view is the number of the view of nodes that the plan was made from.
@@ -61,6 +63,9 @@ func (s *Submitter) request(ctx context.Context, g workload.Group, pods []*corev
 	p.JobRequest, err = workload.Request(g, pods, f, s.Policy)
 	switch room := (workload.NoRoomError{}); {
 	case errors.As(err, &room):
+		if p.parts = workload.Uneven(g, pods, f, s.Policy); p.parts != nil {
+			return p, held{}, nil
+		}
 		return p, held{reason: reasonNoNode, text: room.Error(), warn: true}, nil
 	case err != nil:
 		return invalid(err)
@@ -163,7 +168,7 @@ func (s *Submitter) askNow(ctx context.Context, p *planned) (uint32, error) {
 // could start. It returns 0 where there can't be such a one.
 func (s *Submitter) askAll(ctx context.Context, g workload.Group, pods []*corev1.Pod) (uint32, []planned, error) {
 	p, why, err := s.request(ctx, g, pods)
-	if err != nil || why.reason != "" {
+	if err != nil || why.reason != "" || p.parts != nil {
 		return 0, nil, err
 	}
 	id, err := s.askNow(ctx, &p)
@@ -195,7 +200,12 @@ func (s *Submitter) requests(ctx context.Context, g workload.Group, pods []*core
 		if err != nil || why.reason != "" {
 			return nil, why, err
 		}
-		reqs = append(reqs, p)
+		if p.parts == nil {
+			reqs = append(reqs, p)
+		}
+		for _, req := range p.parts {
+			reqs = append(reqs, planned{JobRequest: req, view: p.view})
+		}
 	}
 	return reqs, held{}, nil
 }

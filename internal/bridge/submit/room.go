@@ -91,7 +91,7 @@ func (s *Submitter) moveOn(ctx context.Context, o workload.Observed, step worklo
 	}
 	i := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return placed[pod.UID].Node == node })
 	slurmNode := placed[pods[i].UID].SlurmNode
-	if why.reason == reasonNoNode || slices.Contains(p.ExcludedNodes, slurmNode) {
+	if why.reason == reasonNoNode || p.parts != nil || slices.Contains(p.ExcludedNodes, slurmNode) {
 		step.Reason = fmt.Sprintf("node %s has no room for its pods beside those that no job covers", node)
 		return true, s.cancel(ctx, o.Group.Key, step)
 	}

@@ -26,6 +26,10 @@ func (s *Submitter) update(ctx context.Context, o workload.Observed, step worklo
 		_, holdErr := s.hold(ctx, step.Pods, why)
 		return 30 * time.Second, errors.Join(err, holdErr)
 	}
+	if p := req.parts; p != nil {
+		step.Reason = fmt.Sprintf("by now its pods must be %d components of a heterogeneous job", len(p))
+		return 0, s.cancel(ctx, o.Group.Key, step)
+	}
 	err = s.Slurm.UpdateJob(ctx, step.Job.ID, workload.Change(req.JobRequest))
 	if err == nil {
 		klog.FromContext(ctx).Info("Slurm changed the job", "workload", o.Group.Key.String(), "job", step.Job.ID, "pods", workload.Names(step.Pods))

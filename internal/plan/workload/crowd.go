@@ -62,8 +62,7 @@ func (f Feasibility) beside(pods []*corev1.Pod, slots *Slots) (Feasibility, int,
 	}
 	bound, held := f.bestBound(bounds, room, could)
 	if held < tasks {
-		return f, 0, NoRoomError{fmt.Sprintf("beside the pods that no job covers, such as daemons, the %d nodes that suit have room for %d of the %d tasks "+
-			"of %d CPUs and %d MiB that the job's pods are", len(f.usable), held, tasks, slots.Task.CPUs, slots.Task.Memory)}
+		return f, 0, noRoom(f.usable, room, could, held, slots)
 	}
 	left := f.without(func(n *fleetNode) string {
 		if room[n.name] < bound {
@@ -75,6 +74,20 @@ func (f Feasibility) beside(pods []*corev1.Pod, slots *Slots) (Feasibility, int,
 		bound = 0
 	}
 	return left, bound, nil
+}
+
+// noRoom tells how many tasks there is room for.
+func noRoom(nodes []*fleetNode, room, could map[string]int, held int, slots *Slots) NoRoomError {
+	tasks, all := slots.Tasks(), 0
+	for _, n := range nodes {
+		all += min(room[n.name], could[n.name])
+	}
+	even := ""
+	if all >= tasks {
+		all, even = held, " if no node has more of them than another"
+	}
+	return NoRoomError{fmt.Sprintf("beside the pods that no job covers, such as daemons, the %d nodes that suit have room for %d of the %d tasks "+
+		"of %d CPUs and %d MiB that the job's pods are%s", len(nodes), all, tasks, slots.Task.CPUs, slots.Task.Memory, even)}
 }
 
 // bestBound returns the bound with which the nodes hold the most tasks, of those that are as good the least, and how many

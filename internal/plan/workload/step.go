@@ -367,7 +367,7 @@ func (p *progress) rejoin(free []*corev1.Pod) []*corev1.Pod {
 			}
 		}
 		take(func(pod *corev1.Pod, i int) bool { return c.Pods[i] == pod.Namespace+"/"+pod.Name })
-		if alike := mark.Slots == nil || len(mark.Slots.Needs) == 1; alike && !j.HetJobID.Set {
+		if alike := mark.Slots == nil || len(mark.Slots.Needs) == 1; alike && !(j.HetJobID.Set && p.group.Shapes) {
 			take(func(*corev1.Pod, int) bool { return true })
 		}
 		if len(joined) > 0 {
