@@ -51,14 +51,25 @@ func snapshotOf(t *testing.T, f view.Facts) string {
 	return path
 }
 
+// TestGoldenTables: what is printed of each scene, and of a file that was written before planners of pods and NodeSets ran on files.
 func TestGoldenTables(t *testing.T) {
-	scenes := map[string]view.Facts{"full": scene.Full(), "empty": scene.Empty(), "broken": scene.Broken()}
+	scenes := map[string]view.Facts{"full": scene.Full(), "empty": scene.Empty(), "broken": scene.Broken(), "rolling": scene.Rolling()}
 	commands := map[string][]string{
 		"status": {"status"}, "queue": {"queue"}, "queue-wide": {"queue", "-o", "wide"}, "nodes": {"nodes"}, "top": {"top"}, "node": {"nodes", "gpu-005"},
 		"why-node": {"why", "gpu-009"}, "plan": {"plan"}, "why-job": {"why", "4708"}, "names": {"queue", "-o", "name"},
 	}
+	paths := map[string]string{"older": "testdata/older.slinky"}
 	for world, facts := range scenes {
-		path := snapshotOf(t, facts)
+		paths[world] = snapshotOf(t, facts)
+	}
+	for world, path := range paths {
+		commands := commands
+		switch world {
+		case "rolling":
+			commands = map[string][]string{"plan": {"plan"}, "plan-json": {"plan", "--planner", "nodesets", "-o", "json"}}
+		case "older":
+			commands = map[string][]string{"status": {"status"}, "queue": {"queue"}, "plan": {"plan"}}
+		}
 		for name, command := range commands {
 			t.Run(world+"/"+name, func(t *testing.T) {
 				out, complaint, code := run(t, nil, append([]string{"slinky", "replay", path}, command...)...)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -48,7 +49,7 @@ func (f TokenFunc) Token(ctx context.Context) (string, error) {
 // Renew lets a refused call be made once more, if f's next token is another one.
 func (f TokenFunc) Renew() {}
 
-// TokenFile is a file that holds a token, such as a mounted Secret. It is read
+// TokenFile is a file that holds a token, as PlainToken takes it, such as a mounted Secret. It is read
 // again whenever it changes.
 func TokenFile(path string) TokenSource {
 	return &tokenFile{watchedFile{path: path}}
@@ -61,10 +62,17 @@ func (t *tokenFile) Token(context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("token file: %w", err)
 	}
-	if b = bytes.TrimSpace(b); len(b) == 0 {
+	token := PlainToken(string(b))
+	if token == "" {
 		return "", fmt.Errorf("token file %s is empty", t.file.path)
 	}
-	return string(b), nil
+	return token, nil
+}
+
+// PlainToken returns the token in a text: that text, or what follows SLURM_JWT= in the line
+// that "scontrol token" prints, without blanks around it.
+func PlainToken(text string) string {
+	return strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(text), "SLURM_JWT="))
 }
 
 func (t *tokenFile) Renew() { t.file.forget() }

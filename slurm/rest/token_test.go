@@ -45,9 +45,15 @@ func TestTokenFile(t *testing.T) {
 			t.Errorf("token %q, want %q", got, text)
 		}
 	}
-	write("\n")
-	if _, err := s.Token(t.Context()); err == nil {
-		t.Error("no error for an empty file")
+	write(" SLURM_JWT=abc\n") // as scontrol prints it
+	if got := token(t, s); got != "abc" {
+		t.Errorf("of scontrol's line the token is %q", got)
+	}
+	for _, text := range []string{"\n", "SLURM_JWT=\n"} {
+		write(text)
+		if got, err := s.Token(t.Context()); err == nil {
+			t.Errorf("no error for an empty file, but token %q", got)
+		}
 	}
 }
 

@@ -193,7 +193,7 @@ func (m *maker) pod(j job, i int, id uint32, node, given string) *corev1.Pod {
 	name := fmt.Sprintf("%s-%d", j.group, i)
 	p := corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: j.namespace, Name: name, UID: types.UID(fmt.Sprintf("%s-%s-%d", j.namespace, name, id)),
-			CreationTimestamp: metav1.Time{Time: Now.Add(-j.ran - 7*time.Minute)}, OwnerReferences: []metav1.OwnerReference{{Kind: "Job", Name: j.group, Controller: new(true)}}},
+			CreationTimestamp: metav1.Time{Time: Now.Add(-j.ran - 7*time.Minute)}, OwnerReferences: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: j.group, Controller: new(true)}}},
 		Spec: corev1.PodSpec{SchedulerName: scheduler, NodeName: node, Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{"cpu": *resource.NewQuantity(int64(j.cores), resource.DecimalSI)}}}}},
 		Status: corev1.PodStatus{Phase: corev1.PodPending},

@@ -2,11 +2,9 @@
 package connect
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -24,7 +22,7 @@ type Credentials struct {
 	// KeyFile holds the HS256 key of the Slurm cluster. With it, short tokens for User are made.
 	KeyFile string
 	User    string
-	// TokenFile holds a token, read again for each call; Token is one that never changes.
+	// TokenFile holds a token, read again when the file changes; Token is one that never changes.
 	TokenFile, Token string
 }
 
@@ -53,28 +51,12 @@ func (c Credentials) tokens() (rest.TokenSource, error) {
 	case c.KeyFile != "":
 		return rest.TokensFromKey(rest.KeyConfig{KeyFile: c.KeyFile, User: c.User})
 	case c.TokenFile != "":
-		return tokenFile(c.TokenFile), nil
+		return rest.TokenFile(c.TokenFile), nil
 	case c.Token != "":
-		return rest.StaticToken(c.Token), nil
+		return rest.StaticToken(rest.PlainToken(c.Token)), nil
 	}
 	return nil, errors.New("no way to prove to Slurm who we are: set SLURM_JWT_FILE to the path of a token, " +
 		"or --slurm-jwt-key-file to that of the cluster's JWT key")
-}
-
-// tokenFile is a file with a token, or with the line SLURM_JWT=... that scontrol token prints.
-type tokenFile string
-
-// Token reads the file.
-func (f tokenFile) Token(context.Context) (string, error) {
-	text, err := os.ReadFile(string(f))
-	if err != nil {
-		return "", fmt.Errorf("token for Slurm: %w", err)
-	}
-	text = bytes.TrimPrefix(bytes.TrimSpace(text), []byte("SLURM_JWT="))
-	if len(text) == 0 {
-		return "", fmt.Errorf("token for Slurm: file %s is empty", string(f))
-	}
-	return string(text), nil
 }
 
 // pollJobs is how often the states of all jobs are read: it bounds how late the

@@ -210,9 +210,9 @@ func (r Slurmrestd) tokens(ctx context.Context, kube kubernetes.Interface, at en
 	user := cmp.Or(r.User, "slurm")
 	switch {
 	case r.Token != "":
-		return rest.StaticToken(plainToken(r.Token)), nil
+		return rest.StaticToken(rest.PlainToken(r.Token)), nil
 	case r.TokenFile != "":
-		return tokenFile{rest.TokenFile(r.TokenFile)}, nil
+		return rest.TokenFile(r.TokenFile), nil
 	case r.KeyFile != "":
 		return rest.TokensFromKey(rest.KeyConfig{KeyFile: r.KeyFile, User: user})
 	case at.tokens == nil:

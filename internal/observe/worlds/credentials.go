@@ -49,9 +49,6 @@ func (b bridge) tokens(ctx context.Context, kube kubernetes.Interface, user stri
 	return nil, fmt.Errorf("%w (the bridge's can't be found: %w)", errNoToken, err)
 }
 
-// plainToken strips what "scontrol token" prints before a token.
-func plainToken(text string) string { return strings.TrimPrefix(strings.TrimSpace(text), "SLURM_JWT=") }
-
 // secrets finds the Secrets that the bridge's programs have mounted, whatever they are called.
 func (b bridge) secrets(ctx context.Context, kube kubernetes.Interface) ([]secretKey, error) {
 	deployments, err := kube.AppsV1().Deployments(b.namespace).List(ctx, metav1.ListOptions{})

@@ -146,8 +146,8 @@ func (l *Live) Run(ctx context.Context) {
 		loops.Go(func() { l.pods.run(ctx) })
 		loops.Go(func() { l.nodes.run(ctx) })
 		each(l.pulse, l.askVersion)
-		each(l.pulse, l.askControllers)
-		each(l.pulse, l.askNodeSets)
+		each(l.pulse, askKind(l, "controllers", view.PartControllers, func(k *v1beta1.ControllerList) []v1beta1.Controller { return k.Items }, controller, &l.controllers))
+		each(l.pulse, askKind(l, "nodesets", view.PartNodeSets, func(k *v1beta1.NodeSetList) []v1beta1.NodeSet { return k.Items }, nodeSet, &l.sets))
 	}
 	loops.Go(func() {
 		if l.slurm == nil && !l.findSlurm(ctx) {
@@ -228,32 +228,21 @@ func (l *Live) askVersion(context.Context) {
 	l.version.had(version.GitVersion, began, nil)
 }
 
-func (l *Live) askControllers(ctx context.Context) {
-	began := time.Now()
-	var read v1beta1.ControllerList
-	lacks, err := listVisible(ctx, l.Kube, "controllers", l.Namespace, &read)
-	var out []view.Controller
-	for i := range read.Items {
-		out = append(out, controller(&read.Items[i]))
+// askKind returns what asks for the operator's objects of a kind, and keeps what is shown of them in into.
+func askKind[L, T, V any](l *Live, resource, what string, items func(*L) []T, shown func(*T) V, into *asked[[]V]) func(context.Context) {
+	return func(ctx context.Context) {
+		began := time.Now()
+		var read L
+		lacks, err := listVisible(ctx, l.Kube, resource, l.Namespace, &read)
+		var out []V
+		for list, i := items(&read), 0; i < len(list); i++ {
+			out = append(out, shown(&list[i]))
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		into.had(out, began, err)
+		l.hidden[what] = lacks
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.controllers.had(out, began, err)
-	l.hidden[view.PartControllers] = lacks
-}
-
-func (l *Live) askNodeSets(ctx context.Context) {
-	began := time.Now()
-	var read v1beta1.NodeSetList
-	lacks, err := listVisible(ctx, l.Kube, "nodesets", l.Namespace, &read)
-	var out []view.NodeSet
-	for i := range read.Items {
-		out = append(out, nodeSet(&read.Items[i]))
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.sets.had(out, began, err)
-	l.hidden[view.PartNodeSets] = lacks
 }
 
 // readCores reads the cores of jobs that have begun, once each: an allocation doesn't change.
@@ -305,9 +294,9 @@ func clean(f *view.Facts) {
 // kubernetesFacts returns what is known of Kubernetes. l.mu is held.
 func (l *Live) kubernetesFacts(now time.Time) view.Kubernetes {
 	var k view.Kubernetes
-	pending := false
+	pending, parts := false, 0
 	lacks := func(p *view.Part) {
-		if p != nil {
+		if parts++; p != nil {
 			k.Missing = append(k.Missing, *p)
 			pending = pending || p.Error == ""
 		}
@@ -332,7 +321,6 @@ func (l *Live) kubernetesFacts(now time.Time) view.Kubernetes {
 			k.Hidden = append(k.Hidden, text)
 		}
 	}
-	const parts = 4
 	for _, p := range k.Missing {
 		if p.Forbidden {
 			k.Hidden = append(k.Hidden, p.What+" are not shown: "+p.Error)

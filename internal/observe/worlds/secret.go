@@ -59,7 +59,7 @@ func (s *secretReader) ask(ctx context.Context) ([]byte, error) {
 	}
 	text := secret.Data[s.at.key]
 	if !s.at.makes {
-		text = []byte(plainToken(string(text)))
+		text = []byte(rest.PlainToken(string(text)))
 	}
 	if len(bytes.TrimSpace(text)) == 0 {
 		return nil, fmt.Errorf("Secret %s/%s has no key %s: %w", s.namespace, s.at.name, s.at.key, errNoKey)
@@ -103,20 +103,6 @@ type madeTokens struct {
 func (m madeTokens) Renew() {
 	m.secret.Renew()
 	if r, ok := m.TokenSource.(rest.Renewer); ok {
-		r.Renew()
-	}
-}
-
-// tokenFile is a file with a token, or with the line that scontrol prints.
-type tokenFile struct{ rest.TokenSource }
-
-func (t tokenFile) Token(ctx context.Context) (string, error) {
-	text, err := t.TokenSource.Token(ctx)
-	return plainToken(text), err
-}
-
-func (t tokenFile) Renew() {
-	if r, ok := t.TokenSource.(rest.Renewer); ok {
 		r.Renew()
 	}
 }

@@ -144,7 +144,7 @@ func (g *grouper) owner(namespace string, ref metav1.OwnerReference) (workload.O
 		return found.Owner, found.Controller, "", nil
 	}
 	if _, read := g.OwnerKinds[OwnerKind(ref)]; !read {
-		return o, nil, "", unreadError{PartOwners(ref.Kind), "nobody asked for them"}
+		return o, nil, "", unreadError{PartOwners(ref.Kind), "they weren't read"}
 	}
 	return o, nil, workload.OwnerGone, nil
 }

@@ -37,6 +37,8 @@ func (m *Model) nodeSetPlans() []Planned {
 	if m.Operator == nil {
 		why := m.Unread.why(PartNodeSetSpecs, "")
 		switch {
+		case m.silent():
+			why = "Kubernetes couldn't be asked: " + m.Kubernetes.Error
 		case why != "":
 		case len(m.Kubernetes.NodeSets) == 0:
 			return nil
@@ -82,7 +84,7 @@ func (m *Model) NodeSetFacts(n *v1beta1.NodeSet) (nodeset.Facts, string) {
 	if len(n.Spec.VolumeClaimTemplates) > 0 {
 		f.Claims = nodeset.ClaimsOf(n, o.Claims)
 	}
-	known := false
+	var known bool
 	if f.SssdHash, known = o.Sssd[key]; !known {
 		f.SssdUnread = nodeset.SssdConf(n) != nil
 	}

@@ -43,8 +43,11 @@ type Planned struct {
 type Step struct {
 	Do string `json:"do"`
 	// On is what it would be done to, "" for what the plan is about.
-	On  string `json:"on,omitempty"`
-	Why string `json:"why,omitempty"`
+	On string `json:"on,omitempty"`
+	// Pods, as namespace/name, and Job are those that the bridge's step for pods is about, 0 for no job.
+	Pods []string `json:"pods,omitempty"`
+	Job  uint32   `json:"job,omitempty"`
+	Why  string   `json:"why,omitempty"`
 }
 
 // The planners.
@@ -102,13 +105,22 @@ func (m *Model) queuePlans(told map[string]bool) []Planned {
 
 // noBridge is why the bridge's planners can't run, "" if they can or there is no bridge.
 func (m *Model) noBridge() string {
+	if m.silent() {
+		return "Kubernetes couldn't be asked: " + m.Kubernetes.Error
+	}
 	for _, what := range []string{PartBridge, PartCluster} {
 		if why := m.Unread.why(what, ""); why != "" {
 			return lacking(what, why)
 		}
 	}
+	if m.Bridge == nil && slices.ContainsFunc(m.Kubernetes.Pods, func(p corev1.Pod) bool { return p.Spec.SchedulerName == m.SchedulerName }) {
+		return lacking(PartBridge, "none is installed, or an older slinky wrote the file")
+	}
 	return ""
 }
+
+// silent tells whether a Kubernetes that is meant to be there gave no answer.
+func (m *Model) silent() bool { return !m.Kubernetes.Known && !m.Kubernetes.Absent }
 
 // nodePlans runs the planner that shows Kubernetes' nodes to Slurm.
 func (m *Model) nodePlans() []Planned {

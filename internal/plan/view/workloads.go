@@ -50,9 +50,10 @@ func (m *Model) workloadPlans() (out []Planned, told map[string]bool) {
 		}
 		for _, o := range g.Workloads {
 			for _, s := range workload.Next(o) {
-				p.Steps = append(p.Steps, m.workloadStep(o, s))
-				for _, pod := range s.Pods {
-					told[pod.Namespace+"/"+pod.Name] = true
+				step := m.workloadStep(o, s)
+				p.Steps = append(p.Steps, step)
+				for _, pod := range step.Pods {
+					told[pod] = true
 				}
 			}
 		}
@@ -156,7 +157,10 @@ func naming(jobs map[types.UID][]slurm.Job, ids []types.UID) []slurm.Job {
 
 // workloadStep is a step of the bridge's planner in words.
 func (m *Model) workloadStep(o workload.Observed, s workload.Step) Step {
-	out := Step{On: podNames(s.Pods)}
+	out := Step{On: podNames(s.Pods), Job: s.Job.ID}
+	for _, pod := range s.Pods {
+		out.Pods = append(out.Pods, pod.Namespace+"/"+pod.Name)
+	}
 	job := fmt.Sprintf("Slurm job %d", s.Job.ID)
 	switch s.Kind {
 	case workload.StepWait:
