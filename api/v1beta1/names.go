@@ -287,6 +287,14 @@ const (
 	ReasonNodeUnreachable = "NodeUnreachable"
 )
 
+// Reasons of the CPU driver's events, which are of its node.
+const (
+	// EventContainersUnconfined: containers were made without the driver and could run on claims' CPUs until it was back.
+	EventContainersUnconfined = "ContainersUnconfined"
+	// EventReservedCPUsDiffer: kubelet keeps fewer CPUs for the system than the driver.
+	EventReservedCPUsDiffer = "ReservedCPUsDiffer"
+)
+
 // Reasons of the operator's events.
 const (
 	EventSyncFailed          = "SyncFailed"

@@ -160,7 +160,8 @@ func cpuBoard() board {
 				query{"sum(dra_cpu_reserved_cpus" + on + ")", "reserved"}),
 		}},
 		{"Claims", 8, []panel{
-			graph("Prepared claims", "short", "", query{"sum(dra_cpu_resource_claims_active" + on + ")", "claims"}, query{"sum(dra_cpu_containers" + on + ")", "containers"}),
+			graph("Prepared claims", "short", "", query{"sum(dra_cpu_resource_claims_active" + on + ")", "claims"}, query{"sum(dra_cpu_containers" + on + ")", "containers"},
+				query{"sum(dra_cpu_containers_unconfined_total" + on + ")", "made without the driver"}),
 			graph("Claims prepared", "reqps", "", query{"sum by (result) (rate(dra_cpu_prepare_claims_total" + on + "[$__rate_interval]))", "{{result}}"}),
 			graph("Time to prepare a claim", "s", "", query{percentile("0.95", "dra_cpu_prepare_claim_duration_seconds", ""), "95%"}),
 		}},

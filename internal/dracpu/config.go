@@ -22,6 +22,8 @@ type Config struct {
 	ReservedCPUs  string         `json:"reservedCPUs"`
 	CPUDeviceMode cpuset.Mode    `json:"cpuDeviceMode"`
 	GroupBy       cpuset.GroupBy `json:"groupBy"`
+	// Allocator is cpumanager or external: whether the driver chooses the CPUs of a group for a claim that doesn't name them.
+	Allocator string `json:"allocator"`
 	// SysfsOverlay names a file with other content for files of /sys.
 	SysfsOverlay                          string `json:"sysfsOverlay"`
 	PublishNodeAllocatableResourceMapping bool   `json:"publishNodeAllocatableResourceMapping"`
@@ -64,7 +66,7 @@ const (
 
 // DefaultConfig is the configuration of the published driver, with threadEnvironment and cpuView.
 func DefaultConfig() Config {
-	return Config{CPUDeviceMode: cpuset.Grouped, GroupBy: cpuset.ByNUMANode, ThreadEnvironment: true, CPUView: viewExclusive, CFSQuota: "keep", MemoryNodes: "all", SlurmJobs: "share", MemoryDevices: "none", SharedCPUs: "all"}
+	return Config{CPUDeviceMode: cpuset.Grouped, GroupBy: cpuset.ByNUMANode, Allocator: "cpumanager", ThreadEnvironment: true, CPUView: viewExclusive, CFSQuota: "keep", MemoryNodes: "all", SlurmJobs: "share", MemoryDevices: "none", SharedCPUs: "all"}
 }
 
 // flagOnly are keys that somebody might look for in the file.
@@ -136,7 +138,7 @@ func checkKeys(keys map[string]json.RawMessage) error {
 
 // exposure checks what is offered, and reads the reserved CPUs.
 func (c Config) exposure() (cpuset.Exposure, error) {
-	e := cpuset.Exposure{Mode: c.CPUDeviceMode, GroupBy: c.GroupBy, NodeAllocatable: c.PublishNodeAllocatableResourceMapping, WholeCores: c.WholeCores}
+	e := cpuset.Exposure{Mode: c.CPUDeviceMode, GroupBy: c.GroupBy, NodeAllocatable: c.PublishNodeAllocatableResourceMapping, WholeCores: c.WholeCores, Named: c.Allocator == "external"}
 	switch c.CPUDeviceMode {
 	case cpuset.Individual:
 		if e.GroupBy = ""; c.WholeCores {
@@ -157,7 +159,7 @@ func (c Config) exposure() (cpuset.Exposure, error) {
 	for what, v := range map[string]struct {
 		is    string
 		right []string
-	}{"cfsQuota": {c.CFSQuota, []string{"keep", "disable"}}, "memoryNodes": {c.MemoryNodes, []string{"all", "local"}}, "slurmJobs": {c.SlurmJobs, []string{"share", slurmJobsExclusive}},
+	}{"allocator": {c.Allocator, []string{"cpumanager", "external"}}, "cfsQuota": {c.CFSQuota, []string{"keep", "disable"}}, "memoryNodes": {c.MemoryNodes, []string{"all", "local"}}, "slurmJobs": {c.SlurmJobs, []string{"share", slurmJobsExclusive}},
 		"memoryDevices": {c.MemoryDevices, []string{"none", "numanode"}}, "sharedCPUs": {c.SharedCPUs, []string{"all", sharedByNode}},
 		"cpuView": {c.CPUView, []string{viewExclusive, viewAll, viewNone}}} {
 		if !slices.Contains(v.right, v.is) {

@@ -78,6 +78,7 @@ func (d *driver) run(ctx context.Context, stop context.CancelCauseFunc) error {
 	defer func() { <-background }()
 	defer stop(nil)
 	go d.keepSaving(ctx)
+	go d.tellNode(ctx)
 	if d.jobs != nil {
 		go d.followJobs(ctx)
 	}
@@ -88,14 +89,18 @@ func (d *driver) run(ctx context.Context, stop context.CancelCauseFunc) error {
 	case <-d.node.state.first:
 	}
 	helper, err := d.register(ctx)
+	if err != nil && ctx.Err() != nil {
+		return cause(ctx) // It was ended while it started.
+	}
 	if err != nil {
 		return err
 	}
 	defer helper.Stop()
 	d.node.state.begin()
-	if err := d.publish(ctx, helper); err != nil {
+	if err := d.publish(ctx, helper); err != nil && ctx.Err() == nil {
 		return err
 	}
+	d.compareReserved(ctx)
 	d.watch(ctx, helper)
 	return cause(ctx)
 }
@@ -163,7 +168,7 @@ func (d *driver) assemble(stop context.CancelCauseFunc) {
 		log: d.Log.WithName("nri"), ledger: d.ledger, state: s, metric: m,
 		threads: c.ThreadEnvironment, selfManaged: alone, onReserved: reserved,
 		views: newViews(d.dataDir, d.Proc), view: c.CPUView, hugetlb: hugetlb(d.Sys),
-		kick: make(chan struct{}, 1), saveSoon: make(chan struct{}, 1),
+		kick: make(chan struct{}, 1), saveSoon: make(chan struct{}, 1), notices: make(notices, 8),
 	}
 	if c.SlurmJobs == slurmJobsExclusive {
 		d.jobs = &slurmJobs{cgroups: d.Cgroups, trusted: d.ledger.isAlone}

@@ -19,7 +19,7 @@ type metrics struct {
 	hooks                  *prometheus.HistogramVec
 	connected              prometheus.Gauge
 	updates, updatesFailed prometheus.Counter
-	refused                prometheus.Counter
+	refused, unconfined    prometheus.Counter
 }
 
 func newMetrics(l *ledger) *metrics {
@@ -38,7 +38,9 @@ func newMetrics(l *ledger) *metrics {
 		connected:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "dra_cpu_nri_connected", Help: "1 while the container runtime is connected."}),
 		updates:       prometheus.NewCounter(prometheus.CounterOpts{Name: "dra_cpu_nri_updates_total", Help: "Containers whose CPUs were changed while they ran."}),
 		updatesFailed: prometheus.NewCounter(prometheus.CounterOpts{Name: "dra_cpu_nri_updates_failed_total", Help: "Such changes that the runtime did not carry out."}),
-		refused:       prometheus.NewCounter(prometheus.CounterOpts{Name: "dra_cpu_containers_refused_total", Help: "Containers that were not allowed to start."}),
+		unconfined: prometheus.NewCounter(prometheus.CounterOpts{Name: "dra_cpu_containers_unconfined_total",
+			Help: "Containers that the runtime made without the driver while claims had CPUs."}),
+		refused: prometheus.NewCounter(prometheus.CounterOpts{Name: "dra_cpu_containers_refused_total", Help: "Containers that were not allowed to start."}),
 	}
 	for _, result := range []string{"success", "error", "unknown"} {
 		m.prepared.WithLabelValues(result)
@@ -50,7 +52,7 @@ func newMetrics(l *ledger) *metrics {
 	gauge := func(name, help string, value func() int) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) })
 	}
-	m.registry.MustRegister(m.prepared, m.unprepared, m.seconds, m.size, m.hooks, m.connected, m.updates, m.updatesFailed, m.refused,
+	m.registry.MustRegister(m.prepared, m.unprepared, m.seconds, m.size, m.hooks, m.connected, m.updates, m.updatesFailed, m.refused, m.unconfined,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		gauge("dra_cpu_resource_claims_active", "Prepared claims.", func() int { n, _, _, _, _ := l.counts(); return n }),
 		gauge("dra_cpu_allocated_cpus", "CPUs that claims have.", func() int { _, n, _, _, _ := l.counts(); return n }),

@@ -20,6 +20,7 @@ import (
 
 	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/plugins/default-validator/builtin"
 	"github.com/go-logr/logr/testr"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -55,6 +56,8 @@ type testNode struct {
 	sys  fstest.MapFS
 	d    *driver
 	end  func() // ends the driver and waits for it
+	// required are the plugins without which the runtime makes no container.
+	required []string
 
 	mu      sync.Mutex
 	nri     *adaptation.Adaptation
@@ -117,7 +120,8 @@ func (n *testNode) startRuntime() {
 	update := func(_ context.Context, u []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) {
 		return n.carryOut(u), nil
 	}
-	a, err := adaptation.New("containerd", "v2.2.0", sync, update, adaptation.WithSocketPath(n.socket()+".own"),
+	validator := builtin.GetDefaultValidator(&builtin.DefaultValidatorConfig{Enable: true, RequiredPlugins: n.required})
+	a, err := adaptation.New("containerd", "v2.2.0", sync, update, adaptation.WithBuiltinPlugins(validator), adaptation.WithSocketPath(n.socket()+".own"),
 		adaptation.WithPluginPath(filepath.Join(n.dir, "none")), adaptation.WithPluginConfigPath(filepath.Join(n.dir, "none")))
 	if err == nil {
 		err = a.Start()
@@ -200,9 +204,15 @@ func (n *testNode) carryOut(updates []*api.ContainerUpdate) (failed []*api.Conta
 			failed = append(failed, u)
 			continue
 		}
-		n.cpus[u.GetContainerId()] = u.GetLinux().GetResources().GetCpu().GetCpus()
+		n.setCPUs(u.GetContainerId(), u.GetLinux().GetResources().GetCpu().GetCpus())
 	}
 	return failed
+}
+
+// setCPUs is what the runtime keeps in a container's specification. mu is held.
+func (n *testNode) setCPUs(id, list string) {
+	n.cpus[id] = list
+	n.running[id].Linux = &api.LinuxContainer{Resources: &api.LinuxResources{Cpu: &api.LinuxCPU{Cpus: list}}}
 }
 
 // run brings a container up, as kubelet and the runtime do.
@@ -217,7 +227,8 @@ func (n *testNode) run(pods, id string, env ...string) error {
 	}
 	n.carryOut(r.GetUpdate())
 	n.mu.Lock()
-	n.running[id], n.cpus[id] = c, cpusOf(r.GetAdjust())
+	n.running[id] = c
+	n.setCPUs(id, cpusOf(r.GetAdjust()))
 	n.mu.Unlock()
 	if err := a.PostCreateContainer(n.t.Context(), &adaptation.PostCreateContainerRequest{Pod: p, Container: c}); err != nil {
 		return err

@@ -37,6 +37,7 @@ type plugin struct {
 	view  string
 	// kick wakes the goroutine that tells the runtime of changes; saveSoon the one that writes the checkpoint.
 	kick, saveSoon chan struct{}
+	notices        notices
 }
 
 // wake is a send that never waits: one that is pending is enough.
@@ -56,11 +57,14 @@ func (p *plugin) Configure(_ context.Context, _, runtime, version string) (api.E
 // Synchronize hears of all pods and containers when the connection is made.
 func (p *plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
 	defer p.metric.hook("synchronize")()
+	log, end := operation(p.log, "synchronize", "pods", len(pods), "containers", len(containers))
+	defer end()
 	byID := make(map[string]*api.PodSandbox, len(pods))
 	for _, pod := range pods {
 		byID[pod.GetId()] = pod
 	}
 	var all []*container
+	var free []string // of the driver
 	for _, c := range containers {
 		if c.GetState() == api.ContainerState_CONTAINER_STOPPED {
 			continue
@@ -71,8 +75,11 @@ func (p *plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containe
 		}
 		known, err := p.describe(byID[c.GetPodSandboxId()], c)
 		if err != nil {
-			p.log.Error(err, "The container runs with those that have no claim", "container", known.name)
+			log.Error(err, "The container runs with those that have no claim", "container", known.name)
 			known.uses = nil
+		}
+		if c.GetLinux().GetResources().GetCpu().GetCpus() == "" {
+			free = append(free, known.name)
 		}
 		known.started = c.GetState() != api.ContainerState_CONTAINER_CREATED
 		all = append(all, known)
@@ -80,12 +87,26 @@ func (p *plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containe
 	changes, found, refused := p.ledger.synchronize(all)
 	p.keepFound(found)
 	for _, err := range refused {
-		p.log.Error(err, "Not taken over; what runs so runs with the containers that have no claim")
+		log.Error(err, "Not taken over; what runs so runs with the containers that have no claim")
 	}
-	p.log.Info("The container runtime has told of its containers", "pods", len(pods), "containers", len(all), "changes", len(changes))
+	log.Info("The container runtime has told of its containers", "pods", len(pods), "containers", len(all), "changes", len(changes))
+	p.tellUnconfined(log, free)
 	p.state.set(func(s *conditions) { s.synchronized = true })
 	wake(p.kick)
 	return updates(changes), nil
+}
+
+// tellUnconfined tells of containers that the runtime has made without the driver, if claims had CPUs that these could use.
+func (p *plugin) tellUnconfined(log logr.Logger, names []string) {
+	claimed := p.ledger.claimed()
+	if len(names) == 0 || claimed.Empty() {
+		return
+	}
+	slices.Sort(names)
+	n := unconfined(names, claimed)
+	log.Info(n.message)
+	p.metric.unconfined.Add(float64(len(names)))
+	p.notices.add(n.reason, n.message)
 }
 
 func (p *plugin) describe(pod *api.PodSandbox, c *api.Container) (*container, error) {
@@ -105,6 +126,8 @@ func (p *plugin) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.
 		p.ledger.setAlone(c.GetId(), types.UID(pod.GetUid()))
 		return nil, nil, nil
 	}
+	log, end := operation(p.log, "create container", "pod", pod.GetNamespace()+"/"+pod.GetName(), "container", c.GetName(), "containerID", c.GetId())
+	defer end()
 	known, err := p.describe(pod, c)
 	var changes []change
 	var newOwner bool
@@ -112,21 +135,21 @@ func (p *plugin) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.
 		changes, newOwner, err = p.ledger.admit(known)
 	}
 	if err != nil {
-		p.log.Error(err, "The container is refused", "container", known.name)
+		log.Error(err, "The container is refused", "container", known.name)
 		p.metric.refused.Inc()
 		return nil, nil, fmt.Errorf("%s: container %s: %w", cpuset.DriverName, known.name, err)
 	}
 	if newOwner {
 		wake(p.saveSoon)
 	}
-	p.log.V(2).Info("A container is made", "container", known.name, "cpus", known.applied.String(), "exclusive", known.exclusive(), "changes", len(changes))
-	return p.adjust(known, c), updates(changes), nil
+	log.V(2).Info("A container is made", "container", known.name, "cpus", known.applied.String(), "exclusive", known.exclusive(), "changes", len(changes))
+	return p.adjust(log, known, c), updates(changes), nil
 }
 
-func (p *plugin) adjust(c *container, asked *api.Container) *api.ContainerAdjustment {
+func (p *plugin) adjust(log logr.Logger, c *container, asked *api.Container) *api.ContainerAdjustment {
 	a := &api.ContainerAdjustment{}
 	a.SetLinuxCPUSetCPUs(c.applied.String())
-	p.show(a, c, asked.GetMounts())
+	p.show(log, a, c, asked.GetMounts())
 	if len(c.uses) == 0 {
 		return a
 	}
@@ -167,7 +190,7 @@ func (p *plugin) limitMemory(a *api.ContainerAdjustment, c *container, asked *ap
 
 // show lets a container see its own CPUs where programs count the machine's. One that
 // can't be shown them runs nevertheless: on the right CPUs, as it would without.
-func (p *plugin) show(a *api.ContainerAdjustment, c *container, mounts []*api.Mount) {
+func (p *plugin) show(log logr.Logger, a *api.ContainerAdjustment, c *container, mounts []*api.Mount) {
 	var files map[string]string
 	var err error
 	switch {
@@ -180,7 +203,7 @@ func (p *plugin) show(a *api.ContainerAdjustment, c *container, mounts []*api.Mo
 		files, err = map[string]string{onlineFile: p.views.sharedFile(name)}, p.views.follow(name, c.applied)
 	}
 	if err != nil {
-		p.log.Error(err, "The container sees the machine's CPUs", "container", c.name)
+		log.Error(err, "The container sees the machine's CPUs", "container", c.name)
 		return
 	}
 	cover(a, mounts, files)

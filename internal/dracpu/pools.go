@@ -66,6 +66,17 @@ func (l *ledger) shared() cpuset.Set {
 	return l.reserved()
 }
 
+// claimed are the CPUs that claims have.
+func (l *ledger) claimed() cpuset.Set {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out cpuset.Set
+	for _, c := range l.claims {
+		out = out.Union(c.cpus())
+	}
+	return out
+}
+
 // viewOf names what containers without a claim see of their CPUs: those that run on the same see the same file.
 func (l *ledger) viewOf(c *container) string {
 	switch {

@@ -35,13 +35,15 @@ type node struct {
 // PrepareResourceClaims gives each claim its CPUs. One that fails hinders no other.
 func (n *node) PrepareResourceClaims(ctx context.Context, claims []*resourceapi.ResourceClaim) (map[types.UID]kubeletplugin.PrepareResult, error) {
 	out := map[types.UID]kubeletplugin.PrepareResult{}
+	log, end := operation(n.log, "prepare resource claims", "claims", len(claims))
+	defer end()
 	began := time.Now()
 	for i, o := range n.prepare(ctx, claims) {
 		rc := claims[i]
 		n.metric.prepared.WithLabelValues(result(o.err)).Inc()
 		if o.err != nil {
 			err := fmt.Errorf("prepare claim %s/%s: %w", rc.Namespace, rc.Name, o.err)
-			n.log.Error(err, "A claim can't be prepared")
+			log.Error(err, "A claim can't be prepared")
 			out[rc.UID] = kubeletplugin.PrepareResult{Err: err}
 			continue
 		}
@@ -52,7 +54,7 @@ func (n *node) PrepareResourceClaims(ctx context.Context, claims []*resourceapi.
 		}
 		cpus := o.claim.cpus()
 		n.metric.size.Observe(float64(cpus.Len()))
-		n.log.Info("A claim is prepared", "claim", o.claim.String(), "uid", o.claim.UID, "cpus", cpus.String(), "took", time.Since(began).String())
+		log.Info("A claim is prepared", "claim", o.claim.String(), "uid", o.claim.UID, "cpus", cpus.String(), "took", time.Since(began).String())
 		out[rc.UID] = kubeletplugin.PrepareResult{Devices: n.answer(o.claim, rc)}
 	}
 	n.changed()
@@ -165,6 +167,8 @@ func (l *ledger) metadata(c *claim, i int, r resourceapi.DeviceRequestAllocation
 
 // UnprepareResourceClaims frees what the claims have. One that isn't known is free.
 func (n *node) UnprepareResourceClaims(_ context.Context, claims []kubeletplugin.NamespacedObject) (map[types.UID]error, error) {
+	log, end := operation(n.log, "unprepare resource claims", "claims", len(claims))
+	defer end()
 	uids := make([]types.UID, len(claims))
 	for i, rc := range claims {
 		uids[i] = rc.UID
@@ -173,7 +177,7 @@ func (n *node) UnprepareResourceClaims(_ context.Context, claims []kubeletplugin
 	for _, rc := range claims {
 		err := failed[rc.UID]
 		n.metric.unprepared.WithLabelValues(result(err)).Inc()
-		n.log.Info("A claim is given back", "claim", rc.String(), "uid", rc.UID, "error", err)
+		log.Info("A claim is given back", "claim", rc.String(), "uid", rc.UID, "error", err)
 		out[rc.UID] = err
 	}
 	n.changed()

@@ -39,7 +39,7 @@ func buildCounters(t *testing.T) func() counters {
 			"nproc": "echo nproc $(nproc)", "getconf": "echo getconf $(getconf _NPROCESSORS_ONLN)",
 			"cpuinfo": "echo /proc/cpuinfo $(grep -c ^processor /proc/cpuinfo)",
 		}}
-		for name, build := range map[string]func(string) (string, error){"C++": buildCpp, "Go": buildGo, "Java": buildJava, "Python": findPython} {
+		for name, build := range map[string]func(string) (string, error){"C++": buildCpp, "Go": buildGo, "Java": buildJava, "OpenBLAS": buildOpenBLAS, "Python": findPython} {
 			own := filepath.Join(dir, name)
 			command, err := build(own)
 			if err != nil {
@@ -185,15 +185,22 @@ func pack(t *testing.T, dir string) []byte {
 	return out.Bytes()
 }
 
-// counts runs all programs in a container, without its environment, and returns what each has found.
-func (c cpus) counts(name string, p counters) map[string]int {
+// counts runs all programs in a container and returns what each has found. With the container's environment they are told by variables;
+// without it they count, which comes first.
+func (c cpus) counts(name string, p counters, environment bool) map[string]int {
 	c.t.Helper()
-	script := "mkdir -p " + countersDir + " && tar -x -C " + countersDir + "\n"
+	files, script := string(p.files), "mkdir -p "+countersDir+" && tar -x -C "+countersDir+"\n"
+	if environment { // They are there.
+		files, script = "", ""
+	}
 	for _, name := range slices.Sorted(maps.Keys(p.commands)) {
 		script += "(" + p.commands[name] + ")\n"
 	}
-	// What they are told by variables is another matter: here they count.
-	out := c.must(string(p.files), "kubectl", "exec", "-i", "-n", c.namespace, name, "--", "env", "-i", "PATH=/usr/bin:/bin", "sh", "-e", "-c", script)
+	command := []string{"kubectl", "exec", "-i", "-n", c.namespace, name, "--", "env"}
+	if !environment {
+		command = append(command, "-i", "PATH=/usr/bin:/bin")
+	}
+	out := c.must(files, append(command, "sh", "-e", "-c", script)...)
 	found := map[string]int{}
 	for line := range strings.Lines(out) {
 		what, n, _ := strings.Cut(strings.TrimSpace(line), " ")

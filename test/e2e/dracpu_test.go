@@ -59,7 +59,8 @@ spec:
 	}
 	c.environment("first")
 	small := programs()
-	c.each("first", c.counts("first", small), 1)
+	c.each("first", c.counts("first", small, false), 1)
+	c.each("first", c.counts("first", small, true), 1)
 	c.sees("shared", all.Minus(mine))
 	c.gathers("first", "shared", mine)
 
@@ -75,6 +76,7 @@ spec:
 	c.gathers("first", "shared", mine)
 	c.lastCPUIsKept(all)
 	c.memory(all.Minus(mine))
+	c.hugePages()
 
 	var ends []span
 	for _, name := range []string{"first", "exact"} {
@@ -88,7 +90,7 @@ spec:
 		c.sharedHave(all)
 		c.sees("shared", all)
 	}
-	c.each("shared", c.counts("shared", small), all.Len())
+	c.each("shared", c.counts("shared", small, false), all.Len())
 	for _, name := range []string{"shared", "later"} {
 		c.neverOn(name, ends)
 	}
@@ -176,7 +178,7 @@ spec:
   - name: main
     image: %s
     imagePullPolicy: IfNotPresent
-    env: [{name: OPENBLAS_NUM_THREADS, value: "5"}]
+    env: [{name: BLIS_NUM_THREADS, value: "5"}]
     %s
     command: ["bash", "-c", %q]
 `, name, place, claims, image, use, watchCPUs)
@@ -198,7 +200,7 @@ func (c cpus) environment(name string) {
 	c.t.Helper()
 	env := strings.Fields(c.kubectl("exec", "-n", c.namespace, name, "--", "env"))
 	list := c.now(name).String()
-	for _, want := range []string{"OMP_NUM_THREADS=1", "MKL_NUM_THREADS=1", "GOMAXPROCS=1", "SLURM_CPUS_ON_NODE=1", "DRA_CPU_COUNT=1", "OMP_PLACES={" + list + "}", "DRA_CPUSET=" + list, "OPENBLAS_NUM_THREADS=5"} {
+	for _, want := range []string{"OMP_NUM_THREADS=1", "MKL_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1", "GOMAXPROCS=1", "SLURM_CPUS_ON_NODE=1", "DRA_CPU_COUNT=1", "OMP_PLACES={" + list + "}", "DRA_CPUSET=" + list, "BLIS_NUM_THREADS=5"} {
 		if !slices.Contains(env, want) {
 			c.t.Errorf("the environment lacks %s: %v", want, env)
 		}

@@ -138,8 +138,8 @@ func (r *resolver) grant(result resourceapi.DeviceRequestAllocationResult) (Gran
 	switch {
 	case c != nil && c.cpus != nil:
 		g.CPUs, err = r.exact(c, device, n)
-	case r.Exposure.GroupBy == ByMachine && (c == nil || c.spread == "" && !c.near):
-		err = fmt.Errorf("the claim must name its CPUs by a configuration for driver %s: {apiVersion: v1alpha1, cpuConfig: {cpuset: ...}}, or how they are chosen, by spread or near", DriverName)
+	case r.Exposure.Named || r.Exposure.GroupBy == ByMachine && (c == nil || c.spread == "" && !c.near):
+		err = fmt.Errorf("the claim must name its CPUs by a configuration for driver %s: {apiVersion: v1alpha1, cpuConfig: {cpuset: ...}}%s", DriverName, map[bool]string{false: ", or how they are chosen, by spread or near"}[r.Exposure.Named])
 	default:
 		g.CPUs, err = r.choose(c, device, n)
 	}

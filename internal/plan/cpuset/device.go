@@ -54,6 +54,8 @@ type Exposure struct {
 	NodeAllocatable bool
 	// WholeCores offers only cores of which each thread can be claimed, and gives them out whole.
 	WholeCores bool
+	// Named: a claim must name its CPUs; the driver chooses none.
+	Named bool
 	// PCIeRoots adds the PCIe roots that are near to a device.
 	PCIeRoots bool
 	// Memory offers the NUMA nodes' memory, too, less ReservedMemory bytes of each.

@@ -87,6 +87,7 @@ func TestResolveChoice(t *testing.T) {
 	socket := Exposure{Mode: Grouped, GroupBy: BySocket}
 	whole := Exposure{Mode: Grouped, GroupBy: ByMachine}
 	cores := Exposure{Mode: Grouped, GroupBy: BySocket, WholeCores: true}
+	named := Exposure{Mode: Grouped, GroupBy: BySocket, Named: true}
 	for _, c := range []struct {
 		e      Exposure
 		n      string
@@ -107,6 +108,8 @@ func TestResolveChoice(t *testing.T) {
 		{cores, "2", "cpudevsocket000", `{"near":"devices"}`, "8-9,40", "8,40"},
 		{whole, "4", "cpudevmachine", `{"near":"devices","spread":"l3cache"}`, "8-15,40-47", "8,12,40,44"},
 		{whole, "65", "cpudevmachine", `{"near":"devices"}`, "8-15", "!64 are free"},
+		{named, "2", "cpudevsocket000", `{"spread":"core"}`, "", "!cpuset: ...}}"},
+		{named, "2", "cpudevsocket000", `{"cpuset":"4-5"}`, "", "4-5"},
 		{socket, "2", "cpudevsocket000", `{"near":"me"}`, "", `!cpuConfig.near is "me"`},
 		{socket, "2", "cpudevsocket000", `{"spread":"wide"}`, "", `!cpuConfig.spread is "wide"`},
 		{socket, "2", "cpudevsocket000", `{"spread":"core","cpuset":"0-1"}`, "", "!nothing to choose"},
