@@ -13,6 +13,8 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -252,15 +254,97 @@ func emptyCluster(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"kind":"%sList","apiVersion":%q,"metadata":{},"items":[]}`, kinds[resource], version)
 }
 
+// TestWatchNode: one node is watched, also while it goes and comes back, of which is told.
+func TestWatchNode(t *testing.T) {
+	var looks atomic.Int32
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/api/v1/nodes" || looks.Add(1) == 2 {
+			emptyCluster(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"kind":"NodeList","apiVersion":"v1","metadata":{},"items":[{"metadata":{"name":"n1"},"spec":{"unschedulable":true}}]}`)
+	}))
+	t.Cleanup(api.Close)
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	defer stop()
+	out := &lines{left: 2, stop: stop}
+	var complaints bytes.Buffer
+	root := New("slinky", []string{"HOME=" + t.TempDir()})
+	root.SetOut(out)
+	root.SetErr(&complaints)
+	root.SetArgs([]string{"nodes", "n1", "-w", "--interval", "1s", "-o", "json", "--kubeconfig", kubeconfigOf(t, api.URL)})
+	if err := root.ExecuteContext(ctx); err != nil {
+		t.Errorf("it ends with %v", err)
+	}
+	for text := range strings.Lines(out.String()) {
+		var node struct{ Name string }
+		if err := json.Unmarshal([]byte(text), &node); err != nil || node.Name != "n1" {
+			t.Errorf("a look shows %v in %s", err, text)
+		}
+	}
+	if strings.Count(out.String(), "\n") != 2 || strings.Count(complaints.String(), "\n") != 1 || !strings.Contains(complaints.String(), "n1") {
+		t.Errorf("it shows\n%sand complains\n%s", out.String(), complaints.String())
+	}
+}
+
+// TestWatchIsStopped: Ctrl-Z gives the terminal back as it was, and the picture is drawn anew when it goes on.
+func TestWatchIsStopped(t *testing.T) {
+	inScene(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		defer end()
+		var out bytes.Buffer
+		s := &screen{out: &out, size: func() (int, int) { return 120, 8 }, zone: time.UTC, every: 2 * time.Second}
+		stops := make(chan os.Signal, 1)
+		stopped := 0
+		v := &viewer{every: s.every, look: watchLooks(end, fourLooks(), drawTop), tick: s.draw, stops: stops}
+		v.stop = func() {
+			before := out.Len()
+			s.aside(func() {
+				stopped++
+				if got := out.String()[before:]; got != leaveScreen {
+					t.Errorf("while it is stopped the terminal has been told %q", got)
+				}
+			})
+			if got := out.String()[before+len(leaveScreen):]; !strings.HasPrefix(got, enterScreen+goHome+"Every 2s") {
+				t.Errorf("when it goes on the terminal is told %q", got)
+			}
+		}
+		v.show = func(p picture, failed error) error {
+			err := s.show(p, failed)
+			if stopped == 0 {
+				stops <- syscall.SIGTSTP
+			}
+			return err
+		}
+		if err := v.run(ctx); err != nil || stopped != 1 {
+			t.Errorf("it was stopped %d times and ended with %v", stopped, err)
+		}
+	})
+	// Before anything is shown there is nothing to give back.
+	var out bytes.Buffer
+	(&screen{out: &out}).aside(func() {})
+	if out.Len() > 0 {
+		t.Errorf("a terminal that has its picture still is told %q", out.String())
+	}
+}
+
+// kubeconfigOf is a kubeconfig of an API server.
+func kubeconfigOf(t *testing.T, address string) string {
+	t.Helper()
+	config := filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(config, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"a","clusters":[{"name":"a","cluster":{"server":"`+address+
+		`"}}],"contexts":[{"name":"a","context":{"cluster":"a","user":"a"}}],"users":[{"name":"a","user":{}}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
 // TestWatchCommands: each command goes on until it is interrupted, and that is no failure.
 func TestWatchCommands(t *testing.T) {
 	api := httptest.NewServer(http.HandlerFunc(emptyCluster))
 	t.Cleanup(api.Close)
-	config := filepath.Join(t.TempDir(), "config")
-	if err := os.WriteFile(config, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"a","clusters":[{"name":"a","cluster":{"server":"`+api.URL+
-		`"}}],"contexts":[{"name":"a","context":{"cluster":"a","user":"a"}}],"users":[{"name":"a","user":{}}]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	config := kubeconfigOf(t, api.URL)
 	home := []string{"HOME=" + t.TempDir()}
 	for _, command := range []string{"status", "queue", "nodes", "top"} {
 		t.Run(command, func(t *testing.T) {

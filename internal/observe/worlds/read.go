@@ -77,12 +77,12 @@ const patience = 30 * time.Second
 // Read asks both worlds at the same time. It never fails: what couldn't be read is told in the facts.
 func (s Sources) Read(ctx context.Context, w Want) view.Facts {
 	f := view.Facts{SchedulerName: s.SchedulerName}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var both sync.WaitGroup
 	var kinds operatorKinds
-	both.Go(func() { f.Kubernetes, kinds = s.kubernetes(ctx, w) })
-	both.Go(func() { f.Slurm = s.slurm(ctx, w) })
+	both.Go(func() { f.Kubernetes, kinds = s.kubernetes(bounded, w) })
+	both.Go(func() { f.Slurm = s.slurm(bounded, w) })
 	both.Wait()
 	f.Taken = time.Now()
 	if w.Planners && f.Kubernetes.Known {

@@ -54,6 +54,9 @@ func (m *Model) nodeSetPlans() []Planned {
 		facts, why := m.NodeSetFacts(n)
 		if p.Unplanned = why; why == "" {
 			p.Steps = nodeSetSteps(nodeset.Make(facts))
+			if facts.SssdUnread {
+				p.Steps = append(p.Steps, Step{Do: "note", Why: "its sssd.conf is taken for unchanged, as " + lacking(PartSssd, m.Unread.why(PartSssd, n.Namespace))})
+			}
 		}
 		if p.Unplanned != "" || len(p.Steps) > 0 {
 			out = append(out, p)
@@ -174,7 +177,11 @@ func nodeSetSteps(p nodeset.Plan) []Step {
 		if word, last, two := strings.Cut(do, " "); two && last == kind {
 			do = word // "create revision" of a revision
 		}
-		out = append(out, Step{Do: do, On: kind + " " + name, Why: s.Reason})
+		on := kind + " " + name
+		if s.Action == nodeset.CreateRevision {
+			on = "a new revision" // its name is made of what is redacted here
+		}
+		out = append(out, Step{Do: do, On: on, Why: s.Reason})
 	}
 	for _, problem := range p.Problems {
 		out = append(out, Step{Do: "report " + problem.Reason, Why: problem.Message})

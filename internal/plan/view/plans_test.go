@@ -173,7 +173,7 @@ func operated() Facts {
 func TestNodeSetPlans(t *testing.T) {
 	f := operated()
 	wantPlans(t, f, PlannerNodeSets,
-		"NodeSet slurm/w: create | revision "+revisionOf(f)+" | the pod template is new",
+		"NodeSet slurm/w: create | a new revision | the pod template is new",
 		"NodeSet slurm/w: create | pod w-0 | 0 of 2 workers exist", "NodeSet slurm/w: create | pod w-1 | 0 of 2 workers exist")
 	for name, c := range map[string]struct {
 		change func(*Facts)
@@ -210,17 +210,6 @@ func TestNodeSetPlans(t *testing.T) {
 	}
 }
 
-func revisionOf(f Facts) string {
-	m := New(f)
-	facts, _ := m.NodeSetFacts(&m.Operator.NodeSets[0])
-	for _, s := range nodeset.Make(facts).Steps {
-		if s.Action == nodeset.CreateRevision {
-			return s.Revision.Name
-		}
-	}
-	return ""
-}
-
 // A sssd.conf that couldn't be read is neither missing nor changed, and a job's end is the worker's deadline.
 func TestNodeSetFacts(t *testing.T) {
 	f := operated()
@@ -252,6 +241,10 @@ func TestNodeSetFacts(t *testing.T) {
 		if strings.Contains(p.Message, "sssdConfRef") {
 			t.Errorf("a file that couldn't be read is called missing: %s", p.Message)
 		}
+	}
+	f.Unread = Parts{{What: PartSssd, In: "slurm", Error: "you may not"}}
+	if plan := plansOf(f, PlannerNodeSets); plan[len(plan)-1] != "NodeSet slurm/w: note |  | its sssd.conf is taken for unchanged, as the file lacks sssd.conf of NodeSets: you may not" {
+		t.Errorf("that sssd.conf wasn't read is told as %q", plan[len(plan)-1])
 	}
 	if want := now.Add(-time.Minute + 90*time.Minute); !got.Slurm.Deadlines["w-0"].Equal(want) {
 		t.Errorf("the deadlines are %v, want %v", got.Slurm.Deadlines, want)
