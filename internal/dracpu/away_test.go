@@ -46,6 +46,8 @@ func TestMadeWithoutTheDriver(t *testing.T) {
 	for i := range 7 {
 		n.runs(fmt.Sprint("x", i))
 	}
+	n.runs("driver") // is made without itself every time
+	n.running["driver"].Args = []string{"/dracpu", "--v=4"}
 	n.startDriver(c)
 	for i := range 7 {
 		n.has(fmt.Sprint("x", i), "2-7")

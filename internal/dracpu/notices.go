@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/containerd/nri/pkg/api"
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,13 +35,22 @@ const mostNames = 5
 
 // unconfined tells of containers that the runtime has made without the driver: until now they could run on claims' CPUs.
 func unconfined(names []string, claimed cpuset.Set) notice {
-	n := len(names)
-	if n > mostNames {
+	made := "a container"
+	if n := len(names); n > 1 {
+		made = fmt.Sprintf("%d containers", n)
+	}
+	if n := len(names); n > mostNames {
 		names = append(names[:mostNames:mostNames], fmt.Sprintf("and %d more", n-mostNames))
 	}
 	return notice{slinkyv1beta1.EventContainersUnconfined,
-		fmt.Sprintf("While the CPU driver was away the runtime made %d containers without it, which could run on the CPUs of claims (%s) until now: %s. "+
-			"A runtime with NRI's required plugins doesn't make them", n, claimed, strings.Join(names, ", "))}
+		fmt.Sprintf("While the CPU driver was away the runtime made %s without it, which could run on the CPUs of claims (%s) until now: %s. "+
+			"A runtime that requires the driver (NRI's required plugins) doesn't", made, claimed, strings.Join(names, ", "))}
+}
+
+// ownContainer tells whether it is a driver's own, which nobody can make with the driver. All manifests start the image's program so.
+func ownContainer(c *api.Container) bool {
+	args := c.GetArgs()
+	return len(args) > 0 && args[0] == "/dracpu"
 }
 
 // tellNode writes notices as events of the node until ctx ends. What can't be told is in the log.

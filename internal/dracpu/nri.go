@@ -78,7 +78,7 @@ func (p *plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containe
 			log.Error(err, "The container runs with those that have no claim", "container", known.name)
 			known.uses = nil
 		}
-		if c.GetLinux().GetResources().GetCpu().GetCpus() == "" {
+		if c.GetLinux().GetResources().GetCpu().GetCpus() == "" && !ownContainer(c) {
 			free = append(free, known.name)
 		}
 		known.started = c.GetState() != api.ContainerState_CONTAINER_CREATED

@@ -87,6 +87,7 @@ func TestNUMAMachine(t *testing.T) {
 	c.kubectl("delete", "pod", "-n", c.namespace, "far", "late", "exact", "--wait")
 	c.have("when the claims are gone", map[string][2]string{"shared": {"0-7", "0-1"}})
 	c.besideSlurm()
+	c.hugePages()
 }
 
 type numaNode struct {
