@@ -66,6 +66,7 @@ func TestBridge(t *testing.T) {
 		{"a node that goes leaves Slurm", w.nodeLeaves},
 		{"devices are given as Slurm chose them", w.devicesAreGiven},
 		{"pods have claims of their own", w.podsOwnClaims},
+		{"claims of all kinds", w.claimsOfAllKinds},
 	} {
 		if !t.Run(story.name, func(t *testing.T) {
 			story.run(t)

@@ -71,7 +71,7 @@ func newWorldOn(t *testing.T, o slurmtest.Options) *world { return newWorldOf(t,
 
 // newWorldOf returns a world whose API server has PodGroups in one version of scheduling.k8s.io.
 func newWorldOf(t *testing.T, o slurmtest.Options, version string, owners ...config.OwnerKind) *world {
-	gates := "GenericWorkload=true"
+	gates := "GenericWorkload=true,DRAWorkloadResourceClaims=true"
 	if version == "v1alpha3" {
 		gates += ",TopologyAwareWorkloadScheduling=true,CompositePodGroup=true"
 	}

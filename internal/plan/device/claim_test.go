@@ -224,6 +224,24 @@ func TestNothingIsGivenTwice(t *testing.T) {
 	}
 }
 
+// A device is looked at beside those who use it.
+func TestLookingIsNoConflict(t *testing.T) {
+	yes, no := true, false
+	one := func(admin *bool) resourcev1.AllocationResult {
+		return resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{
+			{Request: "r", Driver: "gpu.example.com", Pool: "n", Device: "gpu-0", AdminAccess: admin}}}}
+	}
+	for _, c := range []struct {
+		mine, theirs *bool
+		taken        bool
+	}{{nil, nil, true}, {&no, &no, true}, {&yes, nil, false}, {nil, &yes, false}, {&yes, &yes, false}} {
+		theirs := one(c.theirs)
+		if _, _, taken := device.Conflict(one(c.mine), []device.Holder{{Allocation: &theirs}}); taken != c.taken {
+			t.Errorf("%+v: %t", c, taken)
+		}
+	}
+}
+
 // A pod that no claim can serve on a node isn't sent there.
 // CPU check 51.
 func TestLacksCPUs(t *testing.T) {

@@ -29,14 +29,14 @@ func Conflict(a resourcev1.AllocationResult, holders []Holder) (Holder, string, 
 	type id struct{ driver, pool, device string }
 	mine := map[id]bool{}
 	for _, r := range a.Devices.Results {
-		if r.ShareID == nil {
+		if r.ShareID == nil && !looks(r) {
 			mine[id{r.Driver, r.Pool, r.Device}] = true
 		}
 	}
 	sets := cpusIn(a)
 	for _, h := range holders {
 		for _, r := range h.Allocation.Devices.Results {
-			if r.AdminAccess == nil && mine[id{r.Driver, r.Pool, r.Device}] {
+			if !looks(r) && mine[id{r.Driver, r.Pool, r.Device}] {
 				return h, "device " + r.Device, true
 			}
 		}
@@ -51,11 +51,16 @@ func Conflict(a resourcev1.AllocationResult, holders []Holder) (Holder, string, 
 	return Holder{}, "", false
 }
 
+// looks tells of a device that is looked at, beside those who use it.
+func looks(r resourcev1.DeviceRequestAllocationResult) bool {
+	return r.AdminAccess != nil && *r.AdminAccess
+}
+
 // cpusIn returns the CPUs that an allocation takes out of groups, by pool.
 func cpusIn(a resourcev1.AllocationResult) map[string][]int {
 	pools := map[string]string{}
 	for _, r := range a.Devices.Results {
-		if r.Driver == DriverCPU {
+		if r.Driver == DriverCPU && !looks(r) {
 			pools[r.Request] = r.Pool
 		}
 	}
@@ -84,13 +89,13 @@ func cpusIn(a resourcev1.AllocationResult) map[string][]int {
 // Take adds what an allocation has to devices that are spoken for: devices, and CPUs within groups.
 func Take(a resourcev1.AllocationResult, into map[ID]bool) {
 	for _, r := range a.Devices.Results {
-		if r.ShareID == nil && (r.AdminAccess == nil || !*r.AdminAccess) {
+		if r.ShareID == nil && !looks(r) {
 			into[ID{r.Driver, r.Pool, r.Device}] = true
 		}
 	}
 	cpus := cpusIn(a)
 	for _, r := range a.Devices.Results {
-		if r.Driver != DriverCPU || r.ShareID == nil {
+		if r.Driver != DriverCPU || r.ShareID == nil || looks(r) {
 			continue
 		}
 		for _, id := range cpus[r.Pool] {

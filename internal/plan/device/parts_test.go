@@ -1,7 +1,6 @@
 package device_test
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,38 +13,6 @@ import (
 	"github.com/slinky-hpc/slinky/slurm"
 )
 
-// divisible publishes GPUs of four slices each, with all parts that they can have.
-func divisible(m *devicetest.Machine, gpus int) *devicetest.Machine {
-	slices := func(gpu int, n string) []resourcev1.DeviceCounterConsumption {
-		return []resourcev1.DeviceCounterConsumption{{CounterSet: fmt.Sprintf("gpu-%d", gpu), Counters: map[string]resourcev1.Counter{"slices": {Value: resource.MustParse(n)}}}}
-	}
-	var devices []resourcev1.Device
-	var sets []resourcev1.CounterSet
-	for g := range gpus {
-		sets = append(sets, resourcev1.CounterSet{Name: fmt.Sprintf("gpu-%d", g), Counters: map[string]resourcev1.Counter{"slices": {Value: resource.MustParse("4")}}})
-		devices = append(devices, resourcev1.Device{Name: fmt.Sprintf("gpu-%d", g), ConsumesCounters: slices(g, "4"),
-			Attributes: devicetest.Attributes(map[string]any{"type": "gpu"})})
-		part := func(profile, n string, at int) {
-			devices = append(devices, resourcev1.Device{Name: fmt.Sprintf("gpu-%d-mig-%s-%d", g, n, at), ConsumesCounters: slices(g, n),
-				Attributes: devicetest.Attributes(map[string]any{"type": "mig", "profile": profile})})
-		}
-		for at := range 4 {
-			part("1g.5gb", "1", at)
-		}
-		part("2g.10gb", "2", 0)
-		part("2g.10gb", "2", 2)
-	}
-	m.Publish("gpu.nvidia.com", 1, devices...)
-	counters := m.Slices[len(m.Slices)-1].DeepCopy()
-	counters.Name += "-counters"
-	counters.Spec.Devices, counters.Spec.SharedCounters = nil, sets
-	m.Slices = append(m.Slices, counters)
-	for _, s := range m.Slices[len(m.Slices)-2:] {
-		s.Spec.Pool.ResourceSliceCount = 2
-	}
-	return m
-}
-
 func TestParts(t *testing.T) {
 	for parts, want := range map[string]string{
 		"":                           "gpu:gpu.nvidia.com:2",
@@ -55,7 +22,7 @@ func TestParts(t *testing.T) {
 		"mig-9g=1, nonsense":         "gpu:gpu.nvidia.com:2",
 	} {
 		t.Run(parts, func(t *testing.T) {
-			m := divisible(devicetest.New("n", 8), 2)
+			m := devicetest.Divisible(devicetest.New("n", 8), 2)
 			m.Node.Annotations["scheduler.slinky.slurm.net/device-parts"] = parts
 			n := device.Of(m.Node, m.Slices, device.Known())
 			if got, _ := device.GRES(n.Resources); got != want || n.Unsettled != "" {

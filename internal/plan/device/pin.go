@@ -106,6 +106,10 @@ func setCPUs(d *resourcev1.DeviceAllocationResult, request string, ids []int) er
 		if _, named := cpu["cpuset"]; named {
 			return fmt.Errorf("the configuration of request %s names its CPUs; Slurm chooses them: leave cpuConfig.cpuset out", request)
 		}
+		if by, asked := cpu["spread"]; asked {
+			return fmt.Errorf("the configuration of request %s spreads its CPUs over each %v; Slurm chooses the cores: leave cpuConfig.spread out", request, by)
+		}
+		delete(cpu, "near") // the cores near the devices are taken first as it is
 		rest = append(rest, others(c, request, *d)...)
 	}
 	cpu["cpuset"] = FormatSet(ids)
