@@ -149,6 +149,7 @@ func (s *suite) testChanges(t *testing.T) {
 	refused(t, s.patch(t, s.admin, p, `{"metadata":{"annotations":{"slurmjob.slinky.slurm.net/account":"chemistry"}}}`), "")
 	refused(t, s.admin.SubResource("resize").Patch(t.Context(), p, client.RawPatch("application/merge-patch+json",
 		[]byte(`{"spec":{"containers":[{"name":"main","image":"none","resources":{"requests":{"cpu":"3"}}}]}}`))), "can't be resized in place")
+	s.testSubresources(t, p)
 	t.Run("W13: a namespace that is managed later", func(t *testing.T) {
 		// It was made before admission looked at it: with the default scheduler, and with what is refused now.
 		old := pod("elsewhere", "old", labelled("scheduler.slinky.slurm.net/slurm-jobid", "7"))
@@ -156,6 +157,39 @@ func (s *suite) testChanges(t *testing.T) {
 		refused(t, s.patch(t, s.admin, old, `{"metadata":{"finalizers":["example.com/x"]}}`), "")
 		refused(t, s.patch(t, s.admin, old, `{"metadata":{"finalizers":null}}`), "")
 	})
+}
+
+// testSubresources: no way around a pod's own resource changes what is the bridge's.
+func (s *suite) testSubresources(t *testing.T, p *corev1.Pod) {
+	const forged = `{"metadata":{"labels":{"scheduler.slinky.slurm.net/slurm-jobid":"8"},"annotations":{"slinky.slurm.net/slurm-job":"{}"}}`
+	through := func(by client.Client, subresource, text string) error {
+		return by.SubResource(subresource).Patch(t.Context(), p.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(text)))
+	}
+	refused(t, through(s.admin, "status", forged+`}`), `can't be changed from "7" to "8"`)
+	refused(t, through(s.admin, "status", `{"metadata":{"annotations":{"slinky.slurm.net/slurm-node":null}}}`), `can't be changed from "n" to ""`)
+	refused(t, through(s.admin, "status", `{"metadata":{"annotations":{"slurmjob.slinky.slurm.net/account":"biology"}}}`), "may only have physics, chemistry")
+	// Kubelet's own writes, and those of a network plugin.
+	refused(t, through(s.admin, "status", `{"metadata":{"annotations":{"network.example.com/ip":"10.0.0.1"}},"status":{"reason":"Busy"}}`), "")
+	// Kubernetes takes no metadata this way; were that to change, the test would tell.
+	for subresource, spec := range map[string]string{
+		"ephemeralcontainers": `{"ephemeralContainers":[{"name":"debug","image":"none"}]}`,
+		"resize":              `{"containers":[{"name":"main","image":"none","resources":{"requests":{"cpu":"1"}}}]}`,
+	} {
+		err := through(s.admin, subresource, forged+`,"spec":`+spec+`}`)
+		var now corev1.Pod
+		s.get(t, p.Namespace, p.Name, &now)
+		if id := now.Labels["scheduler.slinky.slurm.net/slurm-jobid"]; id != "7" || now.Annotations["slinky.slurm.net/slurm-job"] != "" {
+			t.Errorf("%s changed the pod's job to %q (%v)", subresource, id, err)
+		}
+	}
+	bind := func(annotations map[string]string) error {
+		return s.admin.SubResource("binding").Create(t.Context(), p.DeepCopy(), &corev1.Binding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, Annotations: annotations}, Target: corev1.ObjectReference{Kind: "Node", Name: "n"},
+		})
+	}
+	refused(t, bind(map[string]string{"slinky.slurm.net/slurm-cores": "0-63"}), `annotation slinky.slurm.net/slurm-cores can't be set to "0-63" by a binding`)
+	refused(t, bind(map[string]string{"slurmjob.slinky.slurm.net/account": "biology"}), "can't be set to \"biology\" by a binding")
+	refused(t, bind(nil), "")
 }
 
 func (s *suite) testOwners(t *testing.T) {

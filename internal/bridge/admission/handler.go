@@ -109,7 +109,9 @@ func (h handler) validatePod(ctx context.Context, req webhook.Request) webhook.R
 	switch {
 	case req.SubResource == "resize":
 		return answer(adopt.Resize(pod, f))
-	case req.SubResource != "":
+	case req.SubResource == "binding", req.Resource.Resource == "bindings":
+		return answer(adopt.Bound(pod.Labels, pod.Annotations, h.isBridge(req)))
+	case req.SubResource != "" && req.SubResource != "status":
 		return webhook.Allowed("")
 	case req.Operation == admissionv1.Create:
 		return answer(adopt.New(pod, f))
@@ -118,7 +120,11 @@ func (h handler) validatePod(ctx context.Context, req webhook.Request) webhook.R
 	if err := json.Unmarshal(req.OldObject.Raw, &old); err != nil {
 		return webhook.Errored(http.StatusBadRequest, fmt.Errorf("read the pod as it was: %w", err))
 	}
-	return answer(adopt.Changed(&old, pod, f, slices.Contains(req.UserInfo.Groups, h.bridge)))
+	return answer(adopt.Changed(&old, pod, f, h.isBridge(req)))
+}
+
+func (h handler) isBridge(req webhook.Request) bool {
+	return slices.Contains(req.UserInfo.Groups, h.bridge)
 }
 
 // read returns the pod that is asked about and what counts for it, or the answer to give instead.

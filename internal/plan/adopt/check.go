@@ -89,6 +89,23 @@ func Changed(old, pod *corev1.Pod, f Facts, bridge bool) Verdict {
 	return v
 }
 
+// Bound judges what a Binding adds to its pod: the API server copies its labels and annotations there.
+func Bound(labels, annotations map[string]string, bridge bool) Verdict {
+	var v Verdict
+	if bridge {
+		return v
+	}
+	if value, set := labels[v1beta1.LabelJobID]; set {
+		v.refuse("label %s is the bridge's: a binding can't set it to %q", v1beta1.LabelJobID, value)
+	}
+	for _, key := range append(placementAnnotations(), jobAnnotations(annotations)...) {
+		if value, set := annotations[key]; set {
+			v.refuse("annotation %s can't be set to %q by a binding: what a pod's job is, is said before it is placed", key, value)
+		}
+	}
+	return v
+}
+
 // Resize judges a change of the resources of a running pod.
 func Resize(pod *corev1.Pod, f Facts) Verdict {
 	var v Verdict
