@@ -52,3 +52,12 @@ func TestNoSnapshot(t *testing.T) {
 		}
 	}
 }
+
+// Without a salt nothing can be redacted: what only planners need is left out, and that is said.
+func TestNoSalt(t *testing.T) {
+	var f view.Facts
+	Sources{}.planners(t.Context(), Want{Planners: true}, &f, operatorKinds{})
+	if f.Bridge != nil || f.Operator != nil || len(f.NotInFile()) != 2 {
+		t.Errorf("bridge %v, operator %v, unread %v", f.Bridge, f.Operator, f.NotInFile())
+	}
+}

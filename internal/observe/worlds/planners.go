@@ -28,6 +28,10 @@ type operatorKinds struct {
 func (s Sources) planners(ctx context.Context, w Want, f *view.Facts, kinds operatorKinds) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	if len(w.Salt) == 0 { // sums without one could be tried out
+		f.Unread = view.Parts{{What: view.PartBridge, Error: "no salt was given"}, {What: view.PartNodeSetSpecs, Error: "no salt was given"}}
+		return
+	}
 	r := redact.New(w.Salt)
 	for i := range f.Kubernetes.Pods {
 		p := &f.Kubernetes.Pods[i]
