@@ -22,8 +22,12 @@ type runtimeModel struct {
 	machine cpuset.Machine
 	plugin  *plugin // nil while the driver is away
 	claims  map[types.UID]string
-	pods    map[string]*podModel
-	next    int
+	// with are the claims whose containers have the shared CPUs as well.
+	with map[types.UID]bool
+	// byNode: pods without a claim are each kept to a NUMA node.
+	byNode bool
+	pods   map[string]*podModel
+	next   int
 }
 
 type podModel struct {
@@ -45,12 +49,13 @@ const (
 
 // Any order of claims, containers, ends and restarts of the driver: no CPU is in two
 // claims, an exclusive container has its claim's CPUs at all times, and once the
-// runtime has been told, no shared container has a CPU of a claim.
-// CPU checks 12, 14, 21 and 61.
+// runtime has been told, no shared container has a CPU of a claim, nor has one that
+// has the shared CPUs besides its own a CPU of another.
+// CPU checks 11, 12, 14, 21, 24 and 61.
 func TestChurn(t *testing.T) {
 	for seed := range uint64(8) {
 		m := &runtimeModel{t: t, r: rand.New(rand.NewPCG(seed, 1)), disk: newDisk(t), machine: numa(16, []string{"", "0"}[seed%2]),
-			claims: map[types.UID]string{}, pods: map[string]*podModel{}}
+			claims: map[types.UID]string{}, with: map[types.UID]bool{}, byNode: seed%4 > 1, pods: map[string]*podModel{}}
 		m.startDriver()
 		steps := []func(){m.prepare, m.unprepare, m.create, m.create, m.advance, m.advance, m.advance, m.end, m.settle, m.restart}
 		for range 300 {
@@ -62,7 +67,11 @@ func TestChurn(t *testing.T) {
 }
 
 func (m *runtimeModel) startDriver() {
-	m.plugin = testPlugin(m.t, m.disk.start(m.t, "boot", m.machine))
+	l := m.disk.start(m.t, "boot", m.machine)
+	if m.byNode {
+		l.sharedBy = sharedByNode
+	}
+	m.plugin = testPlugin(m.t, l)
 	var pods []*api.PodSandbox
 	var all []*api.Container
 	for _, uid := range slices.Sorted(maps.Keys(m.pods)) {
@@ -105,7 +114,11 @@ func (m *runtimeModel) carryOut(updates []*api.ContainerUpdate) {
 func (m *runtimeModel) prepare() {
 	uid := types.UID(fmt.Sprint("claim", m.next))
 	m.next++
-	c, err := prepareOne(m.plugin.ledger, on(string(uid), m.r.IntN(2), 1+m.r.IntN(4), ""))
+	rc := on(string(uid), m.r.IntN(2), 1+m.r.IntN(4), "")
+	if m.with[uid] = m.r.IntN(3) == 0; m.with[uid] {
+		rc = with(rc, `{"withShared":true}`)
+	}
+	c, err := prepareOne(m.plugin.ledger, rc)
 	if err != nil {
 		return
 	}
@@ -220,7 +233,10 @@ func (m *runtimeModel) end() {
 
 func (m *runtimeModel) checkExclusive() {
 	for _, p := range m.pods {
-		if p.claim != "" && p.state >= starting && p.cpus != m.claims[p.claim] {
+		if p.claim == "" || p.state < starting {
+			continue
+		}
+		if own := set(m.claims[p.claim]); !own.Within(set(p.cpus)) || !m.with[p.claim] && !own.Equal(set(p.cpus)) {
 			m.t.Fatalf("%s of %s runs on %s, want %s", p.uid, p.claim, p.cpus, m.claims[p.claim])
 		}
 	}
@@ -248,8 +264,18 @@ func (m *runtimeModel) settle() {
 		return
 	}
 	for _, p := range m.pods {
-		if p.claim == "" && p.cpus != want.String() {
-			m.t.Fatalf("the shared %s runs on %s, want %s", p.uid, p.cpus, want)
+		if p.claim != "" && !m.with[p.claim] {
+			continue
+		}
+		own := set(m.claims[p.claim])
+		shared := set(p.cpus).Minus(own)
+		right := shared.Equal(want)
+		if m.byNode {
+			low, high := want.Intersect(set("0-7")), want.Intersect(set("8-15"))
+			right = !shared.Empty() && (shared.Equal(low) || shared.Equal(high))
+		}
+		if !right {
+			m.t.Fatalf("%s with CPUs %q of its own runs on %s, and shared are %s", p.uid, own, p.cpus, want)
 		}
 	}
 }

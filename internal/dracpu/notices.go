@@ -43,7 +43,7 @@ func unconfined(names []string, claimed cpuset.Set) notice {
 		names = append(names[:mostNames:mostNames], fmt.Sprintf("and %d more", n-mostNames))
 	}
 	return notice{slinkyv1beta1.EventContainersUnconfined,
-		fmt.Sprintf("While the CPU driver was away the runtime made %s without it, which could run on the CPUs of claims (%s) until now: %s. "+
+		fmt.Sprintf("While the CPU driver was away, or too slow, the runtime made %s without it, which could run on the CPUs of claims (%s) until now: %s. "+
 			"A runtime that requires the driver (NRI's required plugins) doesn't", made, claimed, strings.Join(names, ", "))}
 }
 
