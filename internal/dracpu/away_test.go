@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
 	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
@@ -119,6 +120,9 @@ func TestRuntimeRequiresTheDriver(t *testing.T) {
 	if err := n.run("p", "early"); err == nil || !strings.Contains(err.Error(), "dra.cpu") {
 		t.Errorf("without the driver: %v", err)
 	}
+	if err := n.annotated(tolerateMissing, "true"); err != nil {
+		t.Errorf("a pod that may start without the driver: %v", err)
+	}
 	n.startDriver(DefaultConfig())
 	n.until("a container starts with the driver", func() error { return n.run("p", "with") })
 	n.has("with", "0-7")
@@ -129,6 +133,27 @@ func TestRuntimeRequiresTheDriver(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// A pod may ask for the driver by itself.
+// CPU check 22.
+func TestPodRequiresTheDriver(t *testing.T) {
+	n := newTestNode(t, fake.NewClientset())
+	n.startRuntime()
+	if err := n.run("p", "any"); err != nil {
+		t.Errorf("a pod that asks for nothing: %v", err)
+	}
+	if err := n.annotated("required-plugins.noderesource.dev", "[dra.cpu]"); err == nil || !strings.Contains(err.Error(), "dra.cpu") {
+		t.Errorf("a pod that asks for the driver: %v", err)
+	}
+}
+
+// annotated asks for a container of a pod with an annotation.
+func (n *testNode) annotated(key, value string) error {
+	p := pod("annotated")
+	p.Annotations = map[string]string{key: value}
+	_, err := n.nri.CreateContainer(n.t.Context(), &adaptation.CreateContainerRequest{Pod: p, Container: ctr("annotated", "annotated")})
+	return err
 }
 
 // Kubelet that keeps fewer CPUs for the system makes the scheduler count too many.

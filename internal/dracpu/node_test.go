@@ -48,6 +48,9 @@ func until(t *testing.T, what string, f func() error) {
 	}
 }
 
+// tolerateMissing is the annotation of pods that the runtime of a test makes without required plugins.
+const tolerateMissing = "tolerate-missing-plugins.example.com"
+
 // testNode is a node without kubelet and containerd: NRI's own runtime side, the driver, and its sockets.
 type testNode struct {
 	t    *testing.T
@@ -120,7 +123,7 @@ func (n *testNode) startRuntime() {
 	update := func(_ context.Context, u []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) {
 		return n.carryOut(u), nil
 	}
-	validator := builtin.GetDefaultValidator(&builtin.DefaultValidatorConfig{Enable: true, RequiredPlugins: n.required})
+	validator := builtin.GetDefaultValidator(&builtin.DefaultValidatorConfig{Enable: true, RequiredPlugins: n.required, TolerateMissingAnnotation: tolerateMissing})
 	a, err := adaptation.New("containerd", "v2.2.0", sync, update, adaptation.WithBuiltinPlugins(validator), adaptation.WithSocketPath(n.socket()+".own"),
 		adaptation.WithPluginPath(filepath.Join(n.dir, "none")), adaptation.WithPluginConfigPath(filepath.Join(n.dir, "none")))
 	if err == nil {
