@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -28,6 +29,7 @@ type handover struct {
 	conf     string // slurm.conf
 	host     string // this one's name in it
 	log      io.Writer
+	between  time.Duration                 // two questions how a slurmctld stands
 	patience time.Duration                 // how long to wait for an answer
 	state    func(address string) standing // how the slurmctld at an address stands
 	pending  string                        // the question to answer when slurmctld has ended
@@ -48,7 +50,7 @@ func newHandover(dir string) (*handover, error) {
 		return nil, fmt.Errorf("ask for the name of this host: %w", err)
 	}
 	host, _, _ = strings.Cut(host, ".")
-	return &handover{dir: dir, conf: "/etc/slurm/" + daemonConf, host: host, log: os.Stderr, patience: 30 * time.Second, state: askStanding}, nil
+	return &handover{dir: dir, conf: "/etc/slurm/" + daemonConf, host: host, log: os.Stderr, between: 200 * time.Millisecond, patience: 30 * time.Second, state: askStanding}, nil
 }
 
 // take has the others give control back where this is the first one. It reports false where the container is to stop instead.
@@ -62,8 +64,8 @@ func (h *handover) take(signals <-chan os.Signal) bool {
 	if len(all) < 2 || all[0].name != h.host {
 		return true
 	}
-	for _, other := range all[1:] {
-		if h.state(other.address) != inControl {
+	for i, other := range all[1:] {
+		if h.standing(i+1, other.address) != inControl {
 			continue
 		}
 		if goOn := h.askFor(other.name, signals); !goOn {
@@ -71,6 +73,43 @@ func (h *handover) take(signals <-chan os.Signal) bool {
 		}
 	}
 	return true
+}
+
+// questions is how often a slurmctld must say that it isn't ready to count as a standby: the one in control says so now and then, too.
+const questions = 5
+
+// standing tells how a controller stands. Where it answers at all, the mark that it left beside the state counts, too.
+func (h *handover) standing(index int, address string) standing {
+	answers := noAnswer
+	for i := range questions {
+		if i > 0 {
+			<-time.After(h.between)
+		}
+		switch h.state(address) {
+		case inControl:
+			return inControl
+		case standby:
+			answers = standby
+		case noAnswer:
+			if answers == noAnswer && i > 0 {
+				return noAnswer
+			}
+		}
+	}
+	if answers == standby && h.lastInControl() == index {
+		return inControl
+	}
+	return answers
+}
+
+// lastInControl is which controller was in control last, -1 where that isn't known. The one in control writes the time and its
+// index to the file heartbeat, both as 64 bits, again and again.
+func (h *handover) lastInControl() int {
+	data, err := os.ReadFile(filepath.Join(filepath.Dir(h.dir), "heartbeat"))
+	if err != nil || len(data) != 16 {
+		return -1
+	}
+	return int(int32(binary.BigEndian.Uint64(data[8:])))
 }
 
 // askFor asks a controller to give control back, and waits until it has.
@@ -118,9 +157,9 @@ func (h *handover) look() bool {
 		h.say("%v", err)
 		return false
 	}
-	for _, c := range all {
+	for i, c := range all {
 		// One that doesn't answer may be in control and hang.
-		if c.name == h.host && h.state(c.address) == standby {
+		if c.name == h.host && h.standing(i, c.address) == standby {
 			h.give(question)
 			return false
 		}
@@ -206,7 +245,7 @@ func controllers(path string) ([]peer, error) {
 
 // askStanding asks a slurmctld as the kubelet does: only the one in control is ready.
 func askStanding(address string) standing {
-	client := http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := client.Get("http://" + address + "/readyz")
 	if err != nil {
 		return noAnswer

@@ -97,6 +97,41 @@ func TestFirstControllerWaitsUntilTheOtherHasEnded(t *testing.T) {
 	}
 }
 
+// Measured: a slurmctld that has just taken control says for a moment that it isn't ready.
+func TestOneThatIsUnreadyForAMomentIsInControl(t *testing.T) {
+	h, _, _ := pair(t, nil)
+	answers := []standing{standby, noAnswer, standby, inControl}
+	h.state = func(string) standing {
+		a := answers[0]
+		answers = answers[1:]
+		return a
+	}
+	if got := h.standing(1, "ctl-1"); got != inControl {
+		t.Errorf("it counts as %d", got)
+	}
+}
+
+func TestMarkOfTheOneInControl(t *testing.T) {
+	for name, c := range map[string]struct {
+		mark   string
+		answer standing
+		want   standing
+	}{
+		"its own":                {"\x00\x00\x00\x00\x6b\x0d\x6a\x93\x00\x00\x00\x00\x00\x00\x00\x01", standby, inControl},
+		"its own, but it's away": {"\x00\x00\x00\x00\x6b\x0d\x6a\x93\x00\x00\x00\x00\x00\x00\x00\x01", noAnswer, noAnswer},
+		"another's":              {"\x00\x00\x00\x00\x6b\x0d\x6a\x93\x00\x00\x00\x00\x00\x00\x00\x00", standby, standby},
+		"none":                   {"", standby, standby},
+	} {
+		h, _, _ := pair(t, map[string]standing{"ctl-1": c.answer})
+		if err := os.WriteFile(filepath.Join(filepath.Dir(h.dir), "heartbeat"), []byte(c.mark), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := h.standing(1, "ctl-1.x"); got != c.want {
+			t.Errorf("%s: it counts as %d, want %d", name, got, c.want)
+		}
+	}
+}
+
 func TestNobodyIsAskedInVain(t *testing.T) {
 	for name, c := range map[string]struct {
 		host string

@@ -78,6 +78,19 @@ func until(t *testing.T, what string, f func(context.Context) error) {
 	}
 }
 
+// gone waits until a container has ended.
+func gone(t *testing.T, who string, ended <-chan struct{}) {
+	t.Helper()
+	until(t, who+" ends", func(context.Context) error {
+		select {
+		case <-ended:
+			return nil
+		default:
+			return errors.New("it runs")
+		}
+	})
+}
+
 // nodeIs waits until a node exists and is in a state.
 func nodeIs(t *testing.T, client slurm.Nodes, name string, state string) {
 	t.Helper()
@@ -182,7 +195,7 @@ func TestHandBackKeepsTheState(t *testing.T) {
 		// The container falls with its slurmctld.
 		c.Run(t, "bash", "-c", `for p in /proc/[0-9]*; do
 			read -r _ _ _ parent _ <$p/stat && [ "$parent" = "$(cat /cluster/run/first.pid)" ] && kill -KILL ${p#/proc/}; done; true`)
-		<-ended
+		gone(t, "the first one", ended)
 		control("127.0.0.2")
 		name := fmt.Sprintf("x%d", i)
 		until(t, "slurmrestd has found the standby", func(ctx context.Context) error {
@@ -195,7 +208,7 @@ func TestHandBackKeepsTheState(t *testing.T) {
 		want = append(want, name)
 
 		ended = first.Start(t, "first", "slurm", command...)
-		<-standbyEnded // what the kubelet sees
+		gone(t, "the standby", standbyEnded) // what the kubelet sees
 		standbyEnded = second.Start(t, "second", "slurm", command...)
 		control("127.0.0.1")
 		var got []string
@@ -212,7 +225,14 @@ func TestHandBackKeepsTheState(t *testing.T) {
 			t.Fatalf("nodes after hand-back %d (-want +got):\n%s\n%s", i, diff, c.Log(t, "first"))
 		}
 	}
-	if log := c.Log(t, "first"); strings.Count(log, "ctl2 has saved its state and given control back") != handBacks {
+	const passed = "ctl2 has saved its state and given control back"
+	log := c.Log(t, "first")
+	if strings.Count(log, passed) != handBacks {
 		t.Errorf("control was not passed %d times:\n%s", handBacks, log)
+	}
+	for line := range strings.Lines(log) {
+		if strings.Contains(line, passed) {
+			t.Log(line)
+		}
 	}
 }
