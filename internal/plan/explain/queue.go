@@ -17,8 +17,10 @@ type Queue struct {
 	// those that have nodes, the first to end first, by partition.
 	waiting, running map[string][]*slurm.Job
 	jobs             map[uint32]*slurm.Job
-	nodes            map[string]*slurm.Node
-	byPartition      map[string][]*slurm.Node
+	// active are all that run, the first to end first.
+	active      []*slurm.Job
+	nodes       map[string]*slurm.Node
+	byPartition map[string][]*slurm.Node
 	// endless is the first of the ends that Slurm has made up for jobs without a time limit, by partition.
 	endless map[string]time.Time
 }
@@ -45,6 +47,12 @@ func NewQueue(jobs []slurm.Job, nodes []slurm.Node) *Queue {
 	for _, list := range q.running {
 		slices.SortStableFunc(list, byEnd)
 	}
+	for _, j := range q.jobs {
+		if j.States.Has(slurm.JobRunning) {
+			q.active = append(q.active, j)
+		}
+	}
+	slices.SortFunc(q.active, byEnd)
 	return q
 }
 
@@ -196,12 +204,14 @@ func (q *Queue) unusable(j slurm.Job) (down []string, of int) {
 // sharing returns the running jobs that count against the same limit, the first
 // to end first, at most n, how many there are, and their CPUs.
 func (q *Queue) sharing(same func(*slurm.Job) bool, n int) (jobs []*slurm.Job, count int, cpus uint64) {
-	for _, j := range q.jobs {
-		if j.States.Has(slurm.JobRunning) && same(j) {
-			jobs = append(jobs, j)
-			cpus += j.CPUs.Value
+	for _, j := range q.active {
+		if !same(j) {
+			continue
 		}
+		if count++; len(jobs) < n {
+			jobs = append(jobs, j)
+		}
+		cpus += j.CPUs.Value
 	}
-	slices.SortStableFunc(jobs, byEnd)
-	return jobs[:min(n, len(jobs))], len(jobs), cpus
+	return jobs, count, cpus
 }

@@ -2,7 +2,6 @@ package view
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -11,7 +10,6 @@ import (
 	"github.com/slinky-hpc/slinky/api/v1beta1"
 	"github.com/slinky-hpc/slinky/internal/plan/explain"
 	"github.com/slinky-hpc/slinky/internal/plan/workload"
-	"github.com/slinky-hpc/slinky/slurm"
 )
 
 // NotFoundError is about a name that neither world knows.
@@ -81,14 +79,12 @@ func (m *Model) findJob(id uint32) (explain.Facts, error) {
 	if !m.Slurm.Known {
 		return explain.Facts{}, fmt.Errorf("ask Slurm for job %d: %s", id, m.Slurm.Error)
 	}
-	for i := range m.Slurm.Jobs {
-		if j := &m.Slurm.Jobs[i]; j.ID == id || j.ArrayJobID == slurm.NumberOf(uint64(id)) && j.ArrayTasks != "" {
-			f := explain.Facts{Job: j}
-			if pods := m.podsOf[id]; len(pods) == 1 && len(m.comments[id].Pods) == 1 {
-				f.Pod = pods[0]
-			}
-			return m.explained(f), nil
+	if j := m.jobAt[id]; j != nil {
+		f := explain.Facts{Job: j}
+		if pods := m.podsOf[id]; len(pods) == 1 && len(m.comments[id].Pods) == 1 {
+			f.Pod = pods[0]
 		}
+		return m.explained(f), nil
 	}
 	return explain.Facts{}, NotFoundError{fmt.Sprintf("ask Slurm for job %d: Slurm has no such job; it forgets one some minutes after its end, and accounting keeps it: "+
 		"sacct --jobs=%d --format=JobID,State,DerivedExitCode,AdminComment%%200", id, id)}
@@ -97,6 +93,9 @@ func (m *Model) findJob(id uint32) (explain.Facts, error) {
 func (m *Model) findPod(namespace, kind, name string) *corev1.Pod {
 	if name == "" {
 		return nil
+	}
+	if namespace == "" { // only a pod's whole name says enough
+		return m.pods[kind+"/"+name]
 	}
 	var best *corev1.Pod
 	for i := range m.Kubernetes.Pods {
@@ -150,9 +149,8 @@ func weight(pod *corev1.Pod) int {
 func (m *Model) podFacts(pod *corev1.Pod) explain.Facts {
 	f := explain.Facts{Pod: pod}
 	best := -1
-	for i := range m.Slurm.Jobs {
-		j := &m.Slurm.Jobs[i]
-		if !slices.Contains(m.podsOf[j.ID], pod) || workload.RefusedAtOnce(*j) {
+	for _, j := range m.jobsOf[pod] {
+		if workload.RefusedAtOnce(*j) {
 			continue
 		}
 		weight := 0

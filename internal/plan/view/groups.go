@@ -47,17 +47,29 @@ type PodOwner struct {
 	Controller *metav1.OwnerReference `json:",omitempty"`
 }
 
-// find returns an object of a kind by its name, nil if there is none.
-func (k *Served[T]) find(what, namespace, name string, of func(*T) *metav1.ObjectMeta) (*T, bool, error) {
-	if why := k.Unreadable[namespace+"/"+name]; why != "" {
-		return nil, true, fmt.Errorf("%s %s/%s can't be read: %s", what, namespace, name, why)
-	}
+// named are the objects of a kind by namespace/name.
+type named[T any] struct {
+	*Served[T]
+	what string
+	by   map[string]*T
+}
+
+func byName[T any](k *Served[T], what string, of func(*T) *metav1.ObjectMeta) named[T] {
+	out := named[T]{k, what, make(map[string]*T, len(k.Items))}
 	for i := range k.Items {
-		if m := of(&k.Items[i]); m.Namespace == namespace && m.Name == name {
-			return &k.Items[i], true, nil
-		}
+		m := of(&k.Items[i])
+		out.by[m.Namespace+"/"+m.Name] = &k.Items[i]
 	}
-	return nil, k.Known, nil
+	return out
+}
+
+// find returns an object, nil if there is none, and whether the API server has the kind.
+func (n named[T]) find(namespace, name string) (*T, bool, error) {
+	key := namespace + "/" + name
+	if why := n.Unreadable[key]; why != "" {
+		return nil, true, fmt.Errorf("%s %s can't be read: %s", n.what, key, why)
+	}
+	return n.by[key], n.Known, nil
 }
 
 func metaOfGroup(g *workload.PodGroup) *metav1.ObjectMeta      { return &g.ObjectMeta }
@@ -74,12 +86,19 @@ func (e unreadError) Error() string {
 type grouper struct {
 	*Model
 	*Groups
-	owners map[types.UID]*PodOwner
-	pods   map[types.UID]*corev1.Pod
+	owners                  map[types.UID]*PodOwner
+	pods                    map[types.UID]*corev1.Pod
+	podGroups, coscheduling named[workload.PodGroup]
+	sets                    named[workload.LeaderWorkerSet]
 }
 
 func (m *Model) grouper() *grouper {
-	g := &grouper{Model: m, Groups: m.Bridge.Groups, owners: map[types.UID]*PodOwner{}, pods: map[types.UID]*corev1.Pod{}}
+	all := m.Bridge.Groups
+	g := &grouper{
+		Model: m, Groups: all, owners: map[types.UID]*PodOwner{}, pods: map[types.UID]*corev1.Pod{},
+		podGroups: byName(&all.PodGroups, "PodGroup", metaOfGroup), coscheduling: byName(&all.Coscheduling, "PodGroup of scheduling.x-k8s.io", metaOfGroup),
+		sets: byName(&all.Sets, "LeaderWorkerSet", metaOfSet),
+	}
 	for i := range g.Owners {
 		g.owners[g.Owners[i].UID] = &g.Owners[i]
 	}
@@ -104,7 +123,7 @@ func (g *grouper) objects(key workload.Key, pod *corev1.Pod) (o workload.Objects
 		if err := g.lacks(PartPodGroups, key.Namespace); err != nil {
 			return o, err
 		}
-		if o.PodGroup, o.Served, err = g.PodGroups.find("PodGroup", key.Namespace, key.Name, metaOfGroup); o.PodGroup == nil || o.PodGroup.Workload == "" {
+		if o.PodGroup, o.Served, err = g.podGroups.find(key.Namespace, key.Name); o.PodGroup == nil || o.PodGroup.Workload == "" {
 			return o, err
 		}
 		o.Workload = g.Workloads[key.Namespace+"/"+o.PodGroup.Workload]
@@ -113,12 +132,12 @@ func (g *grouper) objects(key workload.Key, pod *corev1.Pod) (o workload.Objects
 		if err := g.lacks(PartCoscheduling, key.Namespace); err != nil {
 			return o, err
 		}
-		o.PodGroup, o.Served, err = g.Coscheduling.find("PodGroup of scheduling.x-k8s.io", key.Namespace, key.Name, metaOfGroup)
+		o.PodGroup, o.Served, err = g.coscheduling.find(key.Namespace, key.Name)
 	case workload.KindLeaderWorkerSet:
 		if err := g.lacks(PartSets, key.Namespace); err != nil {
 			return o, err
 		}
-		o.Set, o.Served, err = g.Sets.find("LeaderWorkerSet", key.Namespace, workload.LeaderWorkerSetName(pod), metaOfSet)
+		o.Set, o.Served, err = g.sets.find(key.Namespace, workload.LeaderWorkerSetName(pod))
 	}
 	return o, err
 }

@@ -20,8 +20,12 @@ type Model struct {
 	// comments are of the bridge's jobs; podsOf are the pods of each that are known, in rank order.
 	comments map[uint32]workload.Comment
 	podsOf   map[uint32][]*corev1.Pod
-	// jobOf is the living job of a pod, by its UID.
-	jobOf map[string]*slurm.Job
+	// jobOf is the living job of a pod, by its UID, and jobsOf are all jobs of it that Slurm knows.
+	jobOf  map[string]*slurm.Job
+	jobsOf map[*corev1.Pod][]*slurm.Job
+	// jobAt is the first job with an id, or the first of an array with it; pods are by namespace/name.
+	jobAt map[uint32]*slurm.Job
+	pods  map[string]*corev1.Pod
 	// placed are pods by the Kubernetes node that they are on.
 	placed map[string][]*corev1.Pod
 	// on are the jobs that hold a Slurm node.
@@ -34,19 +38,19 @@ type Model struct {
 func New(f Facts) *Model {
 	m := &Model{
 		Facts: f, queue: explain.NewQueue(f.Slurm.Jobs, f.Slurm.Nodes), comments: map[uint32]workload.Comment{}, podsOf: map[uint32][]*corev1.Pod{},
-		jobOf: map[string]*slurm.Job{}, placed: map[string][]*corev1.Pod{}, on: map[string][]*slurm.Job{},
+		jobOf: map[string]*slurm.Job{}, jobsOf: map[*corev1.Pod][]*slurm.Job{}, jobAt: map[uint32]*slurm.Job{}, pods: map[string]*corev1.Pod{}, placed: map[string][]*corev1.Pod{}, on: map[string][]*slurm.Job{},
 		allocations: map[uint32]map[string]slurm.NodeAllocation{}, amounts: map[uint32]Amounts{},
 	}
-	byUID, byName := map[string]*corev1.Pod{}, map[string]*corev1.Pod{}
+	byUID := map[string]*corev1.Pod{}
 	for i := range f.Kubernetes.Pods {
 		pod := &f.Kubernetes.Pods[i]
-		byUID[string(pod.UID)], byName[pod.Namespace+"/"+pod.Name] = pod, pod
+		byUID[string(pod.UID)], m.pods[pod.Namespace+"/"+pod.Name] = pod, pod
 		if pod.Spec.NodeName != "" && !workload.Terminal(pod) {
 			m.placed[pod.Spec.NodeName] = append(m.placed[pod.Spec.NodeName], pod)
 		}
 	}
 	for i := range f.Slurm.Jobs {
-		m.job(&f.Slurm.Jobs[i], byUID, byName)
+		m.job(&f.Slurm.Jobs[i], byUID)
 	}
 	for _, a := range f.Slurm.Allocations {
 		nodes := map[string]slurm.NodeAllocation{}
@@ -58,12 +62,16 @@ func New(f Facts) *Model {
 	return m
 }
 
-func (m *Model) job(j *slurm.Job, byUID, byName map[string]*corev1.Pod) {
+func (m *Model) job(j *slurm.Job, byUID map[string]*corev1.Pod) {
+	m.called(j.ID, j)
+	if id, array := j.ArrayJobID.Get(); array && j.ArrayTasks != "" {
+		m.called(uint32(id), j)
+	}
 	if c, ok := workload.ParseComment(*j); ok {
 		Clean(&c) // its own text was JSON until now
 		m.comments[j.ID] = c
 		for i, name := range c.Pods {
-			pod := byName[name]
+			pod := m.pods[name]
 			if c.Mark != nil {
 				pod = byUID[string(c.Mark.Pods[i])]
 			} else if pod != nil && pod.Labels[jobLabel] != strconv.FormatUint(uint64(j.ID), 10) {
@@ -73,6 +81,9 @@ func (m *Model) job(j *slurm.Job, byUID, byName map[string]*corev1.Pod) {
 				continue
 			}
 			m.podsOf[j.ID] = append(m.podsOf[j.ID], pod)
+			if of := m.jobsOf[pod]; len(of) == 0 || of[len(of)-1] != j {
+				m.jobsOf[pod] = append(of, j)
+			}
 			if !j.States.JobEnded() {
 				m.jobOf[string(pod.UID)] = j
 			}
@@ -88,6 +99,13 @@ func (m *Model) job(j *slurm.Job, byUID, byName map[string]*corev1.Pod) {
 	}
 	for _, name := range names {
 		m.on[name] = append(m.on[name], j)
+	}
+}
+
+// called lets a job be found by an id, unless another one is already.
+func (m *Model) called(id uint32, j *slurm.Job) {
+	if m.jobAt[id] == nil {
+		m.jobAt[id] = j
 	}
 }
 

@@ -154,10 +154,10 @@ func (m *Model) mirrorPlans() []Planned {
 	}
 	names := slices.AppendSeq(slices.Collect(maps.Keys(kube)), maps.Keys(inSlurm))
 	slices.SortFunc(names, workload.CompareNatural)
-	published := m.published()
+	published, named := m.published(), m.namedBy()
 	var out []Planned
 	for _, name := range slices.Compact(names) {
-		f := mirror.Facts{Kube: kube[name], Slurm: inSlurm[name], NamedBy: m.namedBy(name), Now: m.Taken, Policy: m.Bridge.Policy}
+		f := mirror.Facts{Kube: kube[name], Slurm: inSlurm[name], NamedBy: named[name], Now: m.Taken, Policy: m.Bridge.Policy}
 		if f.Kube != nil {
 			f.Devices = device.Of(f.Kube, published[f.Kube.Name], m.Bridge.Drivers)
 		}
@@ -178,18 +178,25 @@ func (m *Model) published() map[string][]*resourcev1.ResourceSlice {
 	return out
 }
 
-// namedBy is a job that waits for a node by its name, 0 for none.
-func (m *Model) namedBy(node string) uint32 {
+// namedBy are jobs that wait for nodes by their names, by node.
+func (m *Model) namedBy() map[string]uint32 {
+	out := map[string]uint32{}
 	for i := range m.Slurm.Jobs {
 		j := &m.Slurm.Jobs[i]
-		if over(*j) || j.Asked.RequiredNodes == "" {
+		if j.Asked.RequiredNodes == "" || over(*j) {
 			continue
 		}
-		if names, err := hostlist.Expand(j.Asked.RequiredNodes); err == nil && slices.Contains(names, node) {
-			return j.ID
+		names, err := hostlist.Expand(j.Asked.RequiredNodes)
+		if err != nil {
+			continue
+		}
+		for _, name := range names {
+			if out[name] == 0 {
+				out[name] = j.ID
+			}
 		}
 	}
-	return 0
+	return out
 }
 
 // mirrorSteps are a plan of the bridge about a node in words.
