@@ -339,6 +339,7 @@ const (
 	PodConditionInvalid       = PodConditionPrefix + "Invalid"
 	PodConditionInvalidReg    = PodConditionPrefix + "InvalidReg"
 	PodConditionMaintenance   = PodConditionPrefix + "Maintenance"
+	PodConditionNotRegistered = PodConditionPrefix + "NotRegistered" // Slurm doesn't know the node
 	PodConditionNotResponding = PodConditionPrefix + "NotResponding"
 	PodConditionUndrain       = PodConditionPrefix + "Undrain"
 

@@ -306,8 +306,28 @@ func TestCheck40Failures(t *testing.T) {
 	}
 	f = f.settled()
 	wantSteps(t, f)
-	f.Now = f.Now.Add(registerGrace)
-	p := wantSteps(t, f, "delete cpu-0: it has been ready for 1m0s, but Slurm doesn't know node cpu-0")
+	f.Now = f.Now.Add(workernode.RegisterGrace)
+	told := 0
+	for _, s := range wantSteps(t, f).Steps {
+		if s.Action != Mirror {
+			continue
+		}
+		for i := range f.Pods {
+			if f.Pods[i].Name == s.Pod.Name && s.Reason == "Slurm doesn't know node "+s.Node {
+				f.Pods[i].Status.Conditions = append(f.Pods[i].Status.Conditions, s.Side.Conditions...)
+				told++
+			}
+		}
+	}
+	if told != len(f.Pods) {
+		t.Errorf("%d of %d pods say that Slurm doesn't know them", told, len(f.Pods))
+	}
+	f.Now = f.Now.Add(registerPatience - time.Second)
+	if p := wantSteps(t, f); p.Again > time.Second {
+		t.Errorf("looks again in %s", p.Again)
+	}
+	f.Now = f.Now.Add(time.Second)
+	p := wantSteps(t, f, "delete cpu-0: it is ready, but Slurm hasn't known node cpu-0 for 4m0s")
 	if p.Steps[0].Event != v1beta1.EventNodeNotRegistered || !p.Steps[0].Failed {
 		t.Errorf("step %+v", p.Steps[0])
 	}

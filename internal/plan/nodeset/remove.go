@@ -66,23 +66,46 @@ func endedReason(pod *corev1.Pod) string {
 	return string(pod.Status.Phase)
 }
 
-// registerGrace is how long a ready pod may be unknown to Slurm.
-const registerGrace = time.Minute
+// registerPatience is how long a worker that Slurm doesn't know has to register again by
+// itself: it asks every one to two minutes, and is sure after three answers.
+const registerPatience = 4 * time.Minute
 
-// unregistered deletes a pod that has been ready for a while and that Slurm still doesn't
-// know: no job can run there. A Slurm that has lost its state must not take all at once.
+// unregistered deletes a pod that Slurm hasn't known for a while, as its condition says: no
+// job can run there. A Slurm that has lost its state must not take all at once, and steps may
+// still run in the pod, which go on where slurmd registers by itself.
 func (p *planner) unregistered(w worker) {
 	if _, registered := p.Slurm.Nodes[w.node]; registered || !p.Slurm.Known || !p.available(w.pod) || p.deleting() {
 		return
 	}
-	if left := readySince(w.pod).Add(registerGrace).Sub(p.Now); left > 0 {
-		p.again(left)
+	ready := readySince(w.pod)
+	if ready.IsZero() {
 		return
 	}
-	if readySince(w.pod).IsZero() || p.held(w.slot) || p.unknown >= p.maxUnavailable() {
+	since := unknownSince(w.pod)
+	if since.IsZero() { // its condition comes first
+		if wait := ready.Add(workernode.RegisterGrace).Sub(p.Now); wait > 0 {
+			p.again(wait)
+		}
+		return
+	}
+	if wait := since.Add(registerPatience).Sub(p.Now); wait > 0 {
+		p.again(wait)
+		return
+	}
+	if p.held(w.slot) || p.unknown >= p.maxUnavailable() {
 		return
 	}
 	p.unknown++
 	p.delete(Step{Pod: identity(w.pod), Node: w.node, Slot: w.slot, Failed: true, Event: v1beta1.EventNodeNotRegistered,
-		Reason: "it has been ready for " + registerGrace.String() + ", but Slurm doesn't know node " + w.node})
+		Reason: "it is ready, but Slurm hasn't known node " + w.node + " for " + registerPatience.String()})
+}
+
+// unknownSince is since when Slurm doesn't know a pod's node, zero if it does.
+func unknownSince(pod *corev1.Pod) time.Time {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == v1beta1.PodConditionNotRegistered && c.Status == corev1.ConditionTrue {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
 }

@@ -80,6 +80,10 @@ func (p *planner) sideSteps(w worker, n slurm.Node, side *workernode.Plan) {
 		p.step(Step{Action: Mark, Pod: identity(w.pod), Reason: strings.Join(side.Why, "; "), Side: side})
 	}
 	if len(side.Conditions)+len(side.Gone) > 0 {
-		p.step(Step{Action: Mirror, Pod: identity(w.pod), Node: w.node, Reason: "Slurm node " + w.node + " is " + n.States.String(), Side: side})
+		reason := "Slurm node " + w.node + " is " + n.States.String()
+		if n.Name == "" {
+			reason = "Slurm doesn't know node " + w.node
+		}
+		p.step(Step{Action: Mirror, Pod: identity(w.pod), Node: w.node, Reason: reason, Side: side})
 	}
 }

@@ -3,6 +3,7 @@ package workernode
 import (
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,8 +32,12 @@ func (p *planner) mirror() {
 		return
 	}
 	var want []corev1.PodCondition
-	if p.Registered {
+	switch {
+	case p.Registered:
 		want = p.conditions()
+	case p.overdue():
+		want = []corev1.PodCondition{{Type: v1beta1.PodConditionNotRegistered, Status: corev1.ConditionTrue, Reason: v1beta1.ReasonReported,
+			Message: "Slurm doesn't know node " + p.Name + ": slurmd is to register it again"}}
 	}
 	for _, c := range want {
 		have := podCondition(p.Pod, c.Type)
@@ -54,6 +59,16 @@ func (p *planner) mirror() {
 			p.plan.Gone = append(p.plan.Gone, c.Type)
 		}
 	}
+}
+
+// RegisterGrace is how long a ready pod may be unknown to Slurm without a word.
+const RegisterGrace = time.Minute
+
+// overdue tells whether slurmd has been ready for so long that Slurm should know its node.
+func (p *planner) overdue() bool {
+	c := podCondition(p.Pod, corev1.PodReady)
+	return c != nil && c.Status == corev1.ConditionTrue && p.Pod.DeletionTimestamp == nil && !c.LastTransitionTime.IsZero() &&
+		!p.Now.Before(c.LastTransitionTime.Add(RegisterGrace))
 }
 
 // conditions are in the order of Slurm's state words, which is sorted.
