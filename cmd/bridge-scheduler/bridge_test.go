@@ -46,6 +46,7 @@ func TestBridge(t *testing.T) {
 		{"a full cluster queues in Slurm", w.fullClusterQueues},
 		{"a pod deleted while its job waits", w.deletedWhileQueued},
 		{"bad annotations are refused", w.badAnnotations},
+		{"absurd numbers are told", w.absurdNumbers},
 		{"rules are kept at submission", w.rulesCount},
 		{"pods know their ranks", w.ranksAreTold},
 		{"a node that no pod can use", w.noUsableNode},

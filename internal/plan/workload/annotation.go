@@ -183,7 +183,7 @@ func parseMemory(value string) (slurm.Number, error) {
 	if q.Sign() <= 0 {
 		return slurm.Number{}, fmt.Errorf("%q is not more than 0", value)
 	}
-	return slurm.NumberOf(mebibytes(q.Value())), nil
+	return slurm.NumberOf(mebibytes(whole(q))), nil
 }
 
 // mebibytes rounds up, so that a job never gets less than its pods ask for, and

@@ -3,6 +3,7 @@ package workload
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -165,7 +166,10 @@ func timeLimit(s Settings, g Group) slurm.Number {
 	if s.TimeLimit.Set || g.DeadlineSeconds <= 0 {
 		return s.TimeLimit
 	}
-	return slurm.NumberOf(Minutes(g.DeadlineSeconds))
+	if m := Minutes(g.DeadlineSeconds); m <= math.MaxInt32 {
+		return slurm.NumberOf(m)
+	}
+	return slurm.Infinite() // Slurm has no longer one
 }
 
 // Minutes returns a deadline in the unit of time limits, rounded up; 0 for none.

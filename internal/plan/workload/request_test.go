@@ -2,6 +2,7 @@ package workload
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -194,5 +195,30 @@ func TestClaimsCount(t *testing.T) {
 				t.Errorf("got %d CPUs and %q (%v)", got.CPUsPerTask, got.TRESPerNode, err)
 			}
 		})
+	}
+}
+
+func TestAbsurdNeeds(t *testing.T) {
+	for name, c := range map[string]struct {
+		asks []string
+		need Need
+		err  string
+	}{
+		"CPUs":                     {asks: []string{"cpu", "1e18"}, err: "asks for 2000000000000000000 CPUs"},
+		"more than a number holds": {asks: []string{"cpu", "1e30"}, err: "asks for 9223372036854775807 CPUs"},
+		"memory":                   {asks: []string{"cpu", "1", "memory", "1e30"}, need: Need{CPUs: 2, Memory: 1 << 43}},
+		"devices":                  {asks: []string{"cpu", "1", "nvidia.com/gpu", "1e18"}, err: "asks for 2e18 of nvidia.com/gpu; no node has more than 1048576"},
+	} {
+		// Twice as much as a container may ask for.
+		p := pod("p", requests(c.asks...))
+		p.Spec.Containers = append(p.Spec.Containers, p.Spec.Containers[0])
+		got, err := podNeed(p, device.Demand{}, func(corev1.ResourceName) bool { return false }, device.Known())
+		if c.err == "" && (err != nil || !got.Equal(c.need)) || c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+	g := Group{UID: "g", DeadlineSeconds: math.MaxInt64}
+	if req, err := Request(g, []*corev1.Pod{pod("p", requests("cpu", "1"))}, Feasibility{}, Policy{}); err != nil || req.TimeLimit != slurm.Infinite() {
+		t.Errorf("the longest deadline is %v, %v", req.TimeLimit, err)
 	}
 }

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/component-helpers/resource"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
@@ -25,6 +27,18 @@ var vendorGPUs = []corev1.ResourceName{"nvidia.com/gpu", "amd.com/gpu"}
 // maxCPUs is the largest number of CPUs of a task: Slurm keeps it in 16 bits, of which
 // it takes the lowest of a larger number without a word, and two values mean "none".
 const maxCPUs = 65533
+
+// maxDevices bounds how many devices of a kind a pod may ask for, far beyond what a node can have.
+const maxDevices = 1 << 20
+
+// whole returns a quantity in whole units, rounded up, and the greatest number for one that is still greater: the sum of
+// several may be.
+func whole(q apiresource.Quantity) int64 {
+	if q.CmpInt64(math.MaxInt64) >= 0 {
+		return math.MaxInt64
+	}
+	return max(q.Value(), 0)
+}
 
 // needs returns what each pod takes of its node.
 func needs(pods []*corev1.Pod, s Settings, f Feasibility, drivers device.Drivers) ([]Need, error) {
@@ -56,18 +70,18 @@ func needs(pods []*corev1.Pod, s Settings, f Feasibility, drivers device.Drivers
 // resources are in there.
 func podNeed(pod *corev1.Pod, claimed device.Demand, served func(corev1.ResourceName) bool, drivers device.Drivers) (Need, error) {
 	list := needsOf(pod)
-	cpus := list.Cpu().Value()
+	cpus := whole(list[corev1.ResourceCPU])
 	if q, ok := list[resourceCPUClass]; ok {
-		cpus = max(cpus, q.Value())
+		cpus = max(cpus, whole(q))
 	}
 	if claimed.CPUs > 0 {
 		beside := needsOf(unclaimed(pod))
-		cpus = max(cpus, int64(claimed.CPUs)+beside.Cpu().Value())
+		cpus = max(cpus, int64(claimed.CPUs)+min(whole(beside[corev1.ResourceCPU]), maxCPUs))
 	}
-	if cpus < 0 || cpus > maxCPUs {
+	if cpus > maxCPUs {
 		return Need{}, fmt.Errorf("pod %s asks for %d CPUs; Slurm counts up to %d on a node", pod.Name, cpus, maxCPUs)
 	}
-	n := Need{CPUs: uint32(cpus), Memory: mebibytes(list.Memory().Value())}
+	n := Need{CPUs: uint32(cpus), Memory: mebibytes(whole(list[corev1.ResourceMemory]))}
 	take := func(name string, count int64) {
 		if n.GRES == nil {
 			n.GRES = map[string]int64{}
@@ -76,7 +90,10 @@ func podNeed(pod *corev1.Pod, claimed device.Demand, served func(corev1.Resource
 	}
 	for name, q := range list {
 		if tres, ok := tresName(name, drivers); ok && q.Sign() > 0 && !served(name) {
-			take(tres, q.Value())
+			if whole(q) > maxDevices {
+				return n, fmt.Errorf("pod %s asks for %s of %s; no node has more than %d", pod.Name, q.String(), name, maxDevices)
+			}
+			take(tres, whole(q))
 		}
 	}
 	for name, count := range claimed.GRES {
