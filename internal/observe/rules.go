@@ -40,7 +40,14 @@ func ParseEntry(text string) (policy.Entry, error) {
 	}
 	dec := json.NewDecoder(bytes.NewReader(asJSON))
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(&in); err != nil {
+	err = dec.Decode(&in)
+	var shape *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &shape) && shape.Field == "":
+		return policy.Entry{}, fmt.Errorf("expected the keys allowed and default, with names and values, and not: %s", shape.Value)
+	case errors.As(err, &shape):
+		return policy.Entry{}, fmt.Errorf("%s is a %s; expected names with values", shape.Field, shape.Value)
+	case err != nil:
 		return policy.Entry{}, fmt.Errorf("expected the keys allowed and default, with names and values: %w", err)
 	}
 	plain := func(m map[string]scalar) map[string]string {
