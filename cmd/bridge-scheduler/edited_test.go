@@ -105,11 +105,16 @@ func (w *world) markIsNeverRead(t *testing.T) {
 	for _, pod := range pods {
 		w.kubelet(t, pod.Name, corev1.PodRunning)
 	}
+	w.pod("patient-full", nil)
+	patient := w.pod("patient", nil)
+	w.held(t, "patient", "QueuedInSlurm")
+	waits := w.only(t, patient)
 	w.stop()
 	w.edit(t, gang.ID, "AdminComment=")
+	w.edit(t, waits.ID, "AdminComment=")
 	w.edit(t, ended.ID, "AdminComment=mine")
 	w.start()
-	for _, j := range []slurm.Job{gang, ended} {
+	for _, j := range []slurm.Job{gang, ended, waits} {
 		w.eventually(t, fmt.Sprintf("job %d has its mark again", j.ID), func() error {
 			now, err := w.slurm.Job(t.Context(), j.ID)
 			if err == nil && now.AdminComment != j.AdminComment {
@@ -117,6 +122,9 @@ func (w *world) markIsNeverRead(t *testing.T) {
 			}
 			return err
 		})
+	}
+	if now := w.only(t, patient); now.ID != waits.ID {
+		t.Errorf("the pod that waited has job %d, and had %d", now.ID, waits.ID)
 	}
 	w.edit(t, ended.ID, "AdminComment=")
 	if err := w.slurm.CancelJobs(t.Context(), ended.ID); err != nil {

@@ -29,7 +29,8 @@ func (b *Bridge) remark(ctx context.Context, id uint32) error {
 // pod whose job isn't found. Before a pod that is gone is let go, Slurm is asked.
 func (r *podReaper) recallJob(ctx context.Context, pod *corev1.Pod, gone bool) bool {
 	record, id, says := workload.RecordOf(pod)
-	if !says || r.Index.Has(id, record.SLUID) || gone && !slices.Contains(pod.Finalizers, v1beta1.FinalizerBridge) {
+	waits := pod.Labels[v1beta1.LabelJobID] == "" // then the scheduler looks
+	if !says || waits || r.Index.Has(id, record.SLUID) || gone && !slices.Contains(pod.Finalizers, v1beta1.FinalizerBridge) {
 		return true
 	}
 	if gone {

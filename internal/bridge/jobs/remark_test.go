@@ -93,6 +93,14 @@ func TestMarkIsRecalled(t *testing.T) {
 	if err := x.Remark(t.Context(), e, e, x.Unmarked()[0]); err != nil || e.job.AdminComment != marked.AdminComment || len(x.Unmarked()) != 0 {
 		t.Errorf("the job says %q, %d are left, %v", e.job.AdminComment, len(x.Unmarked()), err)
 	}
+	// So does one that waits: it has no label yet.
+	waits := pod.DeepCopy()
+	waits.Labels = nil
+	x, e = NewIndex("c1"), &editable{job: wiped}
+	e.job.States = slurm.StatesOf(slurm.JobPending)
+	if !x.Recall(e, waits, func() []*corev1.Pod { return []*corev1.Pod{waits} }) || len(x.Unmarked()) != 1 {
+		t.Errorf("the pod that waits doesn't know its job")
+	}
 	// One that has ended is known, and left alone.
 	x, e = NewIndex("c1"), &editable{job: wiped}
 	e.job.States = slurm.StatesOf(slurm.JobCancelled)

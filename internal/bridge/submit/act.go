@@ -44,7 +44,7 @@ func (s *Submitter) act(ctx context.Context, o workload.Observed, step workload.
 		}
 		return again, err
 	case workload.StepQueued:
-		again, err := s.hold(ctx, step.Pods, held{reason: reasonQueued, text: s.waiting(step.Job), word: step.Job.Reason})
+		again, err := s.holdFor(ctx, step.Job, step.Pods, held{reason: reasonQueued, text: s.waiting(step.Job), word: step.Job.Reason})
 		return again, errors.Join(err, s.reexclude(ctx, o, step))
 	case workload.StepCancel:
 		return 0, s.cancel(ctx, o.Group.Key, step)

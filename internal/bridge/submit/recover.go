@@ -345,7 +345,7 @@ func (s *Submitter) giveUp(ctx context.Context, g lostGroup, why string) error {
 	text := fmt.Sprintf("Slurm has lost job %s of this pod, and %s", g.job, why)
 	var errs []error
 	for _, pod := range g.pods {
-		errs = append(errs, s.setCondition(ctx, pod, corev1.ConditionFalse, v1beta1.ReasonSlurmJobLost, text))
+		errs = append(errs, s.setCondition(ctx, pod, corev1.ConditionFalse, v1beta1.ReasonSlurmJobLost, text, ""))
 	}
 	return errors.Join(errs...)
 }

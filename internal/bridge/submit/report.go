@@ -14,6 +14,8 @@ import (
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
 	"github.com/slinky-hpc/slinky/internal/bridge/scheduler"
+	"github.com/slinky-hpc/slinky/internal/plan/workload"
+	"github.com/slinky-hpc/slinky/slurm"
 )
 
 // fieldManager owns the fields that the bridge writes to pods.
@@ -44,6 +46,8 @@ type told struct {
 	at           time.Time
 	// word is Slurm's reason that the text explains, "" where it isn't known.
 	word string
+	// sluid is of the job that the pod knows to wait for it, "" for none.
+	sluid string
 }
 
 func (s *Submitter) lastTold(pod *corev1.Pod) told {
@@ -53,7 +57,8 @@ func (s *Submitter) lastTold(pod *corev1.Pod) told {
 		return t
 	}
 	if c := condition(pod); c != nil && c.Status == corev1.ConditionFalse {
-		return told{reason: c.Reason, text: c.Message, at: c.LastProbeTime.Time}
+		record, _, _ := workload.RecordOf(pod)
+		return told{reason: c.Reason, text: c.Message, at: c.LastProbeTime.Time, sluid: record.SLUID}
 	}
 	return told{}
 }
@@ -82,13 +87,18 @@ func (s *Submitter) setTold(pod *corev1.Pod, t told) {
 
 // hold keeps pods back and tells why, on each pod. It returns when the text is due to be written.
 func (s *Submitter) hold(ctx context.Context, pods []*corev1.Pod, h held) (time.Duration, error) {
+	return s.holdFor(ctx, slurm.Job{}, pods, h)
+}
+
+// holdFor is hold for pods that wait for a job, which they keep in mind: should somebody overwrite its mark, they know it.
+func (s *Submitter) holdFor(ctx context.Context, job slurm.Job, pods []*corev1.Pod, h held) (time.Duration, error) {
 	var again time.Duration
 	var errs []error
 	for _, pod := range pods {
 		s.Table.Hold(pod.UID, h.text)
 		s.occupants.unplaced(pod.UID)
 		last := s.lastTold(pod)
-		if last.reason == h.reason {
+		if last.reason == h.reason && (job.SLUID == "" || job.SLUID == last.sluid) {
 			if last.text == h.text || h.reason == reasonQueued {
 				continue // keepTelling sees to what changes while a job is queued
 			}
@@ -101,11 +111,12 @@ func (s *Submitter) hold(ctx context.Context, pods []*corev1.Pod, h held) (time.
 			again = sooner(again, wait)
 			continue
 		}
-		if err := s.setCondition(ctx, pod, corev1.ConditionFalse, h.reason, h.text); err != nil {
+		mark, _ := workload.Owned(job, s.Index.Cluster())
+		if err := s.setCondition(ctx, pod, corev1.ConditionFalse, h.reason, h.text, workload.RecordFor(job, mark, pod.UID)); err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		s.setTold(pod, told{reason: h.reason, text: h.text, at: s.Now(), word: h.word})
+		s.setTold(pod, told{reason: h.reason, text: h.text, at: s.Now(), word: h.word, sluid: job.SLUID})
 		if last.reason != h.reason {
 			s.event(pod, h)
 		}
@@ -130,7 +141,7 @@ func (s *Submitter) allocated(ctx context.Context, pod *corev1.Pod, a scheduler.
 	text := fmt.Sprintf("Slurm job %d gives node %s", a.JobID, a.Node)
 	s.setTold(pod, told{})
 	s.event(pod, held{reason: reasonAllocated, text: text})
-	return s.setCondition(ctx, pod, corev1.ConditionTrue, reasonAllocated, text)
+	return s.setCondition(ctx, pod, corev1.ConditionTrue, reasonAllocated, text, "")
 }
 
 func condition(pod *corev1.Pod) *corev1.PodCondition {
@@ -142,7 +153,8 @@ func condition(pod *corev1.Pod) *corev1.PodCondition {
 	return nil
 }
 
-func (s *Submitter) setCondition(ctx context.Context, pod *corev1.Pod, status corev1.ConditionStatus, reason, text string) error {
+// setCondition writes what a pod is told, and in the same call what it keeps of its job, "" for nothing new.
+func (s *Submitter) setCondition(ctx context.Context, pod *corev1.Pod, status corev1.ConditionStatus, reason, text, record string) error {
 	now := metav1.NewTime(s.Now())
 	c := corev1.PodCondition{
 		Type: v1beta1.ConditionSlurmScheduled, Status: status, Reason: reason, Message: text,
@@ -151,10 +163,11 @@ func (s *Submitter) setCondition(ctx context.Context, pod *corev1.Pod, status co
 	if old := condition(pod); old != nil && old.Status == status {
 		c.LastTransitionTime = old.LastTransitionTime
 	}
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": pod.UID},
-		"status":   map[string]any{"conditions": []corev1.PodCondition{c}},
-	})
+	meta := map[string]any{"uid": pod.UID}
+	if record != "" {
+		meta["annotations"] = map[string]string{v1beta1.AnnotationJob: record}
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": meta, "status": map[string]any{"conditions": []corev1.PodCondition{c}}})
 	if err != nil {
 		return fmt.Errorf("condition of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}

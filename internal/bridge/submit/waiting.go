@@ -145,10 +145,10 @@ func compareBool(a, b bool) int {
 
 func (s *Submitter) retell(ctx context.Context, n news) error {
 	s.Table.Hold(n.pod.UID, n.text)
-	if err := s.setCondition(ctx, n.pod, corev1.ConditionFalse, reasonQueued, n.text); err != nil {
+	if err := s.setCondition(ctx, n.pod, corev1.ConditionFalse, reasonQueued, n.text, ""); err != nil {
 		return err
 	}
-	s.setTold(n.pod, told{reason: reasonQueued, text: n.text, at: s.Now(), word: n.reason})
+	s.setTold(n.pod, told{reason: reasonQueued, text: n.text, at: s.Now(), word: n.reason, sluid: n.last.sluid})
 	if key := s.Kinds.KeyOf(n.pod); key.Kind != workload.KindPod {
 		s.queue.Add(key) // its group says the same
 	}

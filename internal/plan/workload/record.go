@@ -15,8 +15,9 @@ import (
 // Record is what a pod says of the job that covers it: enough to know the job by, where
 // somebody has overwritten the mark in its admin comment before everybody had read it.
 type Record struct {
-	// SLUID is the job's for ever; its id, which the pod's label has, may be another job's later.
+	// SLUID is the job's for ever. Job, its id, may be another job's later; a pod with a node has it as a label, which counts.
 	SLUID    string    `json:"sluid"`
+	Job      uint32    `json:"job,omitempty"`
 	Workload types.UID `json:"workload"`
 	Asked    string    `json:"asked,omitempty"`
 	// Place is the pod's number among the Places of the job's mark.
@@ -35,7 +36,7 @@ func RecordFor(job slurm.Job, mark Mark, pod types.UID) string {
 	if place < 0 || job.SLUID == "" {
 		return ""
 	}
-	r := Record{SLUID: job.SLUID, Workload: mark.Workload, Asked: mark.Asked, Place: place, Places: len(mark.Pods)}
+	r := Record{SLUID: job.SLUID, Job: job.ID, Workload: mark.Workload, Asked: mark.Asked, Place: place, Places: len(mark.Pods)}
 	if mark.Slots != nil {
 		s := *mark.Slots
 		if slices.Equal(s.Slot, eachOne(len(mark.Pods))) {
@@ -61,12 +62,18 @@ func eachOne(n int) []int {
 // RecordOf returns what a pod says of its job, and the job's id; false for a pod that says nothing.
 func RecordOf(pod *corev1.Pod) (r Record, id uint32, ok bool) {
 	text := pod.Annotations[v1beta1.AnnotationJob]
-	n, err := strconv.ParseUint(pod.Labels[v1beta1.LabelJobID], 10, 32)
-	if err != nil || text == "" || json.Unmarshal([]byte(text), &r) != nil {
+	if text == "" || json.Unmarshal([]byte(text), &r) != nil {
 		return Record{}, 0, false
 	}
-	ok = r.SLUID != "" && r.Places <= maxPlaces && r.Place >= 0 && r.Place < r.Places
-	return r, uint32(n), ok
+	if label, placed := pod.Labels[v1beta1.LabelJobID]; placed {
+		n, err := strconv.ParseUint(label, 10, 32)
+		if err != nil {
+			return Record{}, 0, false
+		}
+		r.Job = uint32(n)
+	}
+	ok = r.SLUID != "" && r.Job != 0 && r.Places <= maxPlaces && r.Place >= 0 && r.Place < r.Places
+	return r, r.Job, ok
 }
 
 // Remembered returns the comment that a job had, by what its pods say of it. It returns
