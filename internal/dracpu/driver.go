@@ -36,7 +36,7 @@ type Options struct {
 	Log      logr.Logger
 	// Sys is /sys, Proc is /proc.
 	Sys, Proc fs.FS
-	// Cgroups is the node's /sys/fs/cgroup, for the CPUs of Slurm's jobs; it is only read where they are followed.
+	// Cgroups is the node's /sys/fs/cgroup, for the CPUs of Slurm's jobs and the limits of huge pages.
 	Cgroups fs.FS
 	// KubeletRoot has the folders plugins and plugins_registry; CDIDir is where the runtime looks for CDI files.
 	KubeletRoot, CDIDir, NRISocket string
@@ -167,7 +167,7 @@ func (d *driver) assemble(stop context.CancelCauseFunc) {
 	d.plugin = &plugin{
 		log: d.Log.WithName("nri"), ledger: d.ledger, state: s, metric: m,
 		threads: c.ThreadEnvironment, selfManaged: alone, onReserved: reserved,
-		views: newViews(d.dataDir, d.Proc), view: c.CPUView, hugetlb: hugetlb(d.Sys),
+		views: newViews(d.dataDir, d.Proc), view: c.CPUView, hugetlb: hugetlb(d.Cgroups),
 		kick: make(chan struct{}, 1), saveSoon: make(chan struct{}, 1), notices: make(notices, 8),
 	}
 	if c.SlurmJobs == slurmJobsExclusive {
@@ -278,13 +278,14 @@ func (d *driver) watch(ctx context.Context, helper *kubeletplugin.Helper) {
 	}
 }
 
-// hugetlb tells whether control groups of this machine limit huge pages.
-func hugetlb(sys fs.FS) bool {
-	controllers, err := fs.ReadFile(sys, "fs/cgroup/cgroup.controllers")
+// hugetlb tells whether control groups of this machine limit huge pages. The driver's own
+// container may show it fewer controllers than the node has.
+func hugetlb(cgroups fs.FS) bool {
+	controllers, err := fs.ReadFile(cgroups, "cgroup.controllers")
 	if err == nil {
 		return slices.Contains(strings.Fields(string(controllers)), "hugetlb")
 	}
-	_, err = fs.Stat(sys, "fs/cgroup/hugetlb")
+	_, err = fs.Stat(cgroups, "hugetlb")
 	return err == nil
 }
 

@@ -269,7 +269,7 @@ func (n *testNode) startDriver(c Config) {
 	n.t.Helper()
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(n.t.Context()))
 	d, err := newDriver(Options{
-		Config: c, NodeName: "node-1", Kube: n.kube, Log: testr.NewWithOptions(n.t, testr.Options{}), Sys: liveSys{n},
+		Config: c, NodeName: "node-1", Kube: n.kube, Log: testr.NewWithOptions(n.t, testr.Options{}), Sys: liveSys{n}, Cgroups: fstest.MapFS{},
 		Proc:        fstest.MapFS{"sys/kernel/random/boot_id": {Data: []byte("boot\n")}},
 		KubeletRoot: n.dir, CDIDir: filepath.Join(n.dir, "cdi"), NRISocket: n.socket(), Address: "127.0.0.1:0", Every: 200 * time.Millisecond,
 	}, stop)

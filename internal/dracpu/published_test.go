@@ -90,7 +90,7 @@ func TestStartRefused(t *testing.T) {
 		"choose another port by --bind-address":                  {absent, taken.Addr().String()},
 	} {
 		dir := t.TempDir()
-		err := Run(t.Context(), Options{Config: x.config, NodeName: "n", Kube: fake.NewClientset(), Log: testr.New(t), Sys: sys, Proc: fstest.MapFS{},
+		err := Run(t.Context(), Options{Config: x.config, NodeName: "n", Kube: fake.NewClientset(), Log: testr.New(t), Sys: sys, Cgroups: fstest.MapFS{}, Proc: fstest.MapFS{},
 			KubeletRoot: dir, CDIDir: filepath.Join(dir, "cdi"), NRISocket: filepath.Join(dir, "nri.sock"), Address: x.address})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
