@@ -195,7 +195,7 @@ func (w *world) timeLimit(t *testing.T) {
 	if err := w.slurm.UpdateJob(t.Context(), j.ID, slurm.JobRequest{TimeLimit: slurm.NumberOf(1)}); err != nil {
 		t.Fatal(err)
 	}
-	w.cluster.Run(t, "scontrol", "update", fmt.Sprintf("jobid=%d", j.ID), "EndTime=now")
+	w.cluster.Run(t, "scontrol", "update", fmt.Sprintf("jobid=%d", j.ID), "EndTime=now+1") // a job can't end in the second of its start
 	w.patiently(t, func() {
 		if text := w.disrupted(t, "long", v1beta1.ReasonSlurmTimeLimit); !strings.Contains(text, "reached its time limit") {
 			t.Errorf("the pod says %q", text)

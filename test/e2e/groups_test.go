@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
+	"github.com/slinky-hpc/slinky/slurm/hostlist"
 )
 
 // A JobSet, by its own controller: the second job's pods come once the first has ended,
@@ -65,8 +67,10 @@ func TestStatefulSetRuns(t *testing.T) {
 	if other := jobOf(b, second); other != job {
 		t.Errorf("the pods are in jobs %s and %s", job, other)
 	}
-	if nodes := nodesOf(b, job); len(nodes) != 2 || nodes[0] != first.Spec.NodeName || nodes[1] != second.Spec.NodeName {
-		t.Errorf("the job has nodes %q; ring-0 is on %s, ring-1 on %s", nodes, first.Spec.NodeName, second.Spec.NodeName)
+	// Slurm's own order is that in which the nodes were registered; scontrol would sort them.
+	list := first.Annotations[v1beta1.AnnotationNodeList]
+	if nodes, err := hostlist.Expand(list); err != nil || !slices.Equal(nodes, []string{first.Spec.NodeName, second.Spec.NodeName}) {
+		t.Errorf("the job has nodes %s (%v); ring-0 is on %s, ring-1 on %s", list, err, first.Spec.NodeName, second.Spec.NodeName)
 	}
 	b.replaced(first, job)
 	b.kubectl("delete", "-n", b.namespace, "statefulset/ring", "--cascade=foreground", "--wait", "--timeout="+patience.String())

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -22,7 +21,6 @@ import (
 	"github.com/slinky-hpc/slinky/internal/plan/placement"
 	"github.com/slinky-hpc/slinky/internal/plan/workload"
 	"github.com/slinky-hpc/slinky/slurm"
-	"github.com/slinky-hpc/slinky/slurm/hostlist"
 )
 
 // patchers bounds the calls that place the members of one group at once.
@@ -101,31 +99,14 @@ func tells(job environment.Job, step workload.Step, pod types.UID) map[string]st
 func (s *Submitter) layout(ctx context.Context, job slurm.Job) (slurm.Allocation, error) {
 	if now, ok := s.View.Job(job.ID); ok && now.SLUID == job.SLUID {
 		if a, ok := s.View.Allocation(job.ID); ok {
-			return inOrder(a, job.Nodes), nil
+			return a, nil
 		}
 	}
 	a, err := s.Slurm.Allocation(ctx, job.ID)
 	if err != nil {
 		return a, fmt.Errorf("read what Slurm job %d has of its nodes: %w", job.ID, err)
 	}
-	return inOrder(a, job.Nodes), nil
-}
-
-// inOrder returns what a job has in the order of its list of nodes, by which programs count them. slurmctld answers in the
-// order of its records, where a node that was registered anew comes last.
-func inOrder(a slurm.Allocation, list string) slurm.Allocation {
-	names, err := hostlist.Expand(list)
-	if err != nil {
-		return a // the order matters to nobody who can't read the list
-	}
-	number := make(map[string]int, len(names))
-	for i, name := range names {
-		number[name] = i
-	}
-	a.Nodes = slices.SortedStableFunc(slices.Values(a.Nodes), func(x, y slurm.NodeAllocation) int {
-		return cmp.Compare(number[x.Node], number[y.Node])
-	})
-	return a
+	return a, nil
 }
 
 // give writes one pod's allocation to the table and to the pod. The table goes
