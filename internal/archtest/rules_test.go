@@ -44,7 +44,9 @@ var impure = []string{
 }
 
 // forTests are packages that only tests import.
-var forTests = []string{module + "/slurm/slurmtest/...", module + "/internal/apitest/...", module + "/internal/archtest/..."}
+var forTests = []string{
+	module + "/slurm/slurmtest/...", module + "/internal/apitest/...", module + "/internal/archtest/...", module + "/internal/observe/worlds/worldstest/...",
+}
 
 // products are the parts of Slinky that must be able to live without each other.
 var products = []string{"operator", "bridge", "dracpu", "exporter"}

@@ -1,13 +1,10 @@
 package operator
 
 import (
-	"bytes"
 	"cmp"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -24,6 +21,7 @@ import (
 	"github.com/slinky-hpc/slinky/api/v1beta1"
 	"github.com/slinky-hpc/slinky/internal/apitest"
 	"github.com/slinky-hpc/slinky/internal/observe/worlds"
+	"github.com/slinky-hpc/slinky/internal/observe/worlds/worldstest"
 	"github.com/slinky-hpc/slinky/internal/plan/nodeset"
 	"github.com/slinky-hpc/slinky/internal/plan/redact"
 	"github.com/slinky-hpc/slinky/internal/plan/view"
@@ -162,7 +160,8 @@ func (q *setSuite) sameFromFile(t *testing.T, when string, sets []string) map[no
 	}
 	salt := []byte("the salt of a test")
 	sources := worlds.Sources{Kube: kube, Slurm: readSlurm{q.slurm}, SlurmURL: "http://slurm-restapi.snapshot:6820"}
-	m := view.New(throughFile(t, sources.Read(t.Context(), worlds.Want{Planners: true, Salt: salt})))
+	m := view.New(worldstest.ThroughFile(t, sources.Read(t.Context(), worlds.Want{Planners: true, Salt: salt}),
+		planted, nodeset.Checksum([]byte(planted+"1")), nodeset.Checksum([]byte(planted+"2"))))
 	actions := map[nodeset.Action]bool{}
 	for _, name := range sets {
 		n, c := q.nodeSet(t, name), &v1beta1.Controller{}
@@ -242,34 +241,4 @@ func alike() []gocmp.Option {
 		gocmp.Transformer("object", func(o v1beta1.RawObject) any { return says(o.JSON) }),
 		gocmp.Transformer("data", func(o runtime.RawExtension) any { return says(o.Raw) }),
 	}
-}
-
-// throughFile writes facts to a file and reads them again, and looks for what is secret in it.
-func throughFile(t *testing.T, f view.Facts) view.Facts {
-	t.Helper()
-	for _, text := range f.NotInFile() {
-		t.Errorf("a right of an administrator's is missing: %s", text)
-	}
-	var file bytes.Buffer
-	if err := worlds.Write(&file, f); err != nil {
-		t.Fatal(err)
-	}
-	z, err := gzip.NewReader(bytes.NewReader(file.Bytes()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, secret := range []string{planted, nodeset.Checksum([]byte(planted + "1")), nodeset.Checksum([]byte(planted + "2"))} {
-		if at := bytes.Index(text, []byte(secret)); at >= 0 {
-			t.Fatalf("a secret is in the file: %s", text[max(0, at-300):min(len(text), at+100)])
-		}
-	}
-	read, err := worlds.Load(&file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return read
 }

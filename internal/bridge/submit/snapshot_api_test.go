@@ -1,12 +1,9 @@
 package submit
 
 import (
-	"bytes"
 	"cmp"
-	"compress/gzip"
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -31,6 +28,7 @@ import (
 	"github.com/slinky-hpc/slinky/internal/bridge/policies"
 	"github.com/slinky-hpc/slinky/internal/bridge/scheduler"
 	"github.com/slinky-hpc/slinky/internal/observe/worlds"
+	"github.com/slinky-hpc/slinky/internal/observe/worlds/worldstest"
 	"github.com/slinky-hpc/slinky/internal/plan/redact"
 	"github.com/slinky-hpc/slinky/internal/plan/view"
 	"github.com/slinky-hpc/slinky/internal/plan/workload"
@@ -250,7 +248,7 @@ func TestSnapshotHasWhatThePlannerSees(t *testing.T) {
 		t.Fatal(err)
 	}
 	sources.Slurm, sources.SlurmError = heldClient{held}, nil
-	m := view.New(filed(t, sources.Read(t.Context(), worlds.Want{Planners: true, Salt: []byte("salt")})))
+	m := view.New(worldstest.ThroughFile(t, sources.Read(t.Context(), worlds.Want{Planners: true, Salt: []byte("salt")}), "hunter2"))
 	steps := map[workload.StepKind]bool{}
 	var names []string
 	for _, g := range m.Gather() {
@@ -382,32 +380,4 @@ func slim(o *workload.Observed) {
 		o.PodGroup = &g
 	}
 	slices.SortFunc(o.Jobs, func(a, b slurm.Job) int { return cmp.Compare(a.ID, b.ID) })
-}
-
-// filed writes facts to a file and reads them again, and looks for what is secret in it.
-func filed(t *testing.T, f view.Facts) view.Facts {
-	t.Helper()
-	for _, text := range f.NotInFile() {
-		t.Errorf("an administrator lacks something: %s", text)
-	}
-	var file bytes.Buffer
-	if err := worlds.Write(&file, f); err != nil {
-		t.Fatal(err)
-	}
-	z, err := gzip.NewReader(bytes.NewReader(file.Bytes()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if at := bytes.Index(text, []byte("hunter2")); at >= 0 {
-		t.Fatalf("a secret is in the file: %s", text[max(0, at-300):min(len(text), at+100)])
-	}
-	read, err := worlds.Load(&file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return read
 }
