@@ -143,7 +143,7 @@ func (b *Box) machineDisk(ctx context.Context, s *progress.Step, p Parts, e debi
 	if err != nil {
 		return "", err
 	}
-	return disk, b.Cache.Prune("machine", 1, time.Now().Add(-time.Hour))
+	return disk, b.prune(ctx, "machine", 1)
 }
 
 func (b *Box) startMachine(ctx context.Context, e debian.Emulator, disk string) error {

@@ -24,7 +24,17 @@ func programImages(o Options) []string {
 }
 
 func (b *Box) buildImages(ctx context.Context, s *progress.Step, names []string) ([]image.Image, error) {
-	return image.Build(ctx, image.Options{Cache: b.Cache, Source: b.Source, Names: names, Out: s})
+	images, err := image.Build(ctx, image.Options{Cache: b.Cache, Source: b.Source, Names: names, Out: s})
+	if err != nil {
+		return nil, err
+	}
+	// Two of each: who goes to another branch and back builds nothing again.
+	for _, kind := range []string{"program", "image"} {
+		if err := b.prune(ctx, kind, 2); err != nil {
+			return nil, err
+		}
+	}
+	return images, nil
 }
 
 // ownImages are our programs and the box's tools that run in pods.

@@ -47,7 +47,7 @@ func (b *Box) makeSeed(ctx context.Context, rootfs string, images []image.Image)
 		return "", err
 	}
 	// Nodes keep their files by links of their own, so seeds of earlier images can go.
-	return seed, b.Cache.Prune("seed", 2, time.Now().Add(-time.Hour))
+	return seed, b.prune(ctx, "seed", 2)
 }
 
 func (b *Box) importImages(ctx context.Context, rootfs, archive, dir string) (err error) {

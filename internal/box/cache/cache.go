@@ -4,6 +4,9 @@
 // place under a lock of its own and then renamed. Any number of processes may ask for the same entry at the same time; one makes
 // it, the others wait. A process that is killed leaves its lock to the kernel, which frees it, and its half-made entry to the
 // next process that asks for the same key, which removes it.
+//
+// Who was given an entry shares its lock for as long as the process lives, so that Prune in another process leaves it alone.
+// The lock's file tells when the entry was last asked for.
 package cache
 
 import (
@@ -13,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -27,6 +31,11 @@ var validName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._+-]*$`)
 type Cache struct {
 	root    string
 	waiting func(kind, key string)
+
+	mu sync.Mutex
+	// leases are the shared locks of the entries that were given out, by their paths: file descriptors, which
+	// are open until the process ends. Go would close a file that nobody refers to any more.
+	leases map[string]int
 }
 
 // New returns the cache in the folder root, which is made when the first entry is. waiting, which may be nil, is called once
@@ -35,7 +44,7 @@ func New(root string, waiting func(kind, key string)) *Cache {
 	if waiting == nil {
 		waiting = func(string, string) {}
 	}
-	return &Cache{root: root, waiting: waiting}
+	return &Cache{root: root, waiting: waiting, leases: map[string]int{}}
 }
 
 // Root returns the folder of the cache.
@@ -81,11 +90,16 @@ func (c *Cache) Locked(ctx context.Context, kind, key string, do func(ctx contex
 	if err != nil {
 		return err
 	}
-	unlock, err := c.lock(ctx, kind, key)
-	if err != nil {
-		return err
+	lock, err := c.tryLock(kind, key, unix.LOCK_EX)
+	for told := false; errors.Is(err, errBusy); lock, err = c.tryLock(kind, key, unix.LOCK_EX) {
+		if err := c.wait(ctx, kind, key, &told); err != nil {
+			return err
+		}
 	}
-	defer unlock()
+	if err != nil {
+		return fmt.Errorf("cache: %w", err)
+	}
+	defer lock.Close()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -110,21 +124,70 @@ func (c *Cache) entry(ctx context.Context, kind, key string, make func(ctx conte
 	if err != nil {
 		return "", err
 	}
-	if found, err := exists(path); found || err != nil {
-		return path, err
+	for told := false; ; {
+		found, err := c.lease(kind, key, path)
+		if found {
+			return path, nil
+		}
+		if err == nil {
+			err = c.makeLocked(ctx, kind, key, path, make)
+		}
+		switch {
+		case errors.Is(err, errBusy):
+			// Who makes it now shares the lock from then on, so what is waited for is the entry and not the lock.
+			err = c.wait(ctx, kind, key, &told)
+		case err != nil:
+			err = fmt.Errorf("cache: make %s %s: %w", kind, key, err)
+		}
+		if err != nil {
+			return "", err
+		}
 	}
-	unlock, err := c.lock(ctx, kind, key)
+}
+
+// lease tells whether an entry is there, and keeps it there while this process lives.
+func (c *Cache) lease(kind, key, path string) (bool, error) {
+	lock, err := c.tryLock(kind, key, unix.LOCK_SH)
 	if err != nil {
-		return "", err
+		return false, err
 	}
-	defer unlock()
+	defer lock.Close()
+	found, err := exists(path)
+	if err != nil {
+		return false, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	had, leased := c.leases[path]
+	switch {
+	case found && !leased:
+		if c.leases[path], err = unix.FcntlInt(lock.Fd(), unix.F_DUPFD_CLOEXEC, 0); err != nil {
+			delete(c.leases, path)
+			return false, fmt.Errorf("keep lock %s: %w", lock.Name(), err)
+		}
+	case !found && leased: // somebody has removed it by hand
+		delete(c.leases, path)
+		return false, unix.Close(had)
+	}
+	if found {
+		// Who may not write the file can't tell, and the entry counts as used when it was made.
+		now := time.Now()
+		_ = os.Chtimes(lock.Name(), now, now)
+	}
+	return found, nil
+}
+
+// makeLocked makes an entry under its lock, unless another process has.
+func (c *Cache) makeLocked(ctx context.Context, kind, key, path string, make func(ctx context.Context, tmp string) error) error {
+	lock, err := c.tryLock(kind, key, unix.LOCK_EX)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
 	if found, err := exists(path); found || err != nil {
-		return path, err
+		return err
 	}
-	if err := c.makeEntry(ctx, path, make); err != nil {
-		return "", fmt.Errorf("cache: make %s %s: %w", kind, key, err)
-	}
-	return path, nil
+	return c.makeEntry(ctx, path, make)
 }
 
 // makeEntry runs under the entry's lock.
@@ -158,36 +221,49 @@ func (c *Cache) makeEntry(ctx context.Context, path string, make func(ctx contex
 	return parent.Sync()
 }
 
-// lock takes the entry's lock and returns the function that frees it.
-func (c *Cache) lock(ctx context.Context, kind, key string) (func(), error) {
-	name := filepath.Join(c.root, kind, "."+key+".lock")
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("cache: lock %s %s: %w", kind, key, err)
+// errBusy says that another has a lock.
+var errBusy = errors.New("locked by another process")
+
+// wait waits a moment for another process, which it tells of once.
+func (c *Cache) wait(ctx context.Context, kind, key string, told *bool) error {
+	if !*told {
+		*told = true
+		c.waiting(kind, key)
 	}
-	told := false
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("cache: wait for another process that makes %s %s: %w", kind, key, context.Cause(ctx))
+	case <-time.After(lockPoll):
+		return nil
+	}
+}
+
+// tryLock takes the entry's lock, LOCK_EX for oneself or LOCK_SH shared. Closing the file frees it.
+func (c *Cache) tryLock(kind, key string, how int) (*os.File, error) {
+	mode := os.O_RDWR
+	if how == unix.LOCK_SH {
+		mode = os.O_RDONLY // of a cache that another user has filled
+	}
+	f, err := os.OpenFile(c.lockFile(kind, key), os.O_CREATE|mode, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("lock %s %s: %w", kind, key, err)
+	}
 	for {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
 		switch {
 		case err == nil:
-			return func() { f.Close() }, nil
+			return f, nil
 		case errors.Is(err, unix.EINTR):
 			continue
-		case !errors.Is(err, unix.EWOULDBLOCK):
-			f.Close()
-			return nil, fmt.Errorf("cache: lock %s: %w", name, err)
+		case errors.Is(err, unix.EWOULDBLOCK):
+			err = errBusy
 		}
-		if !told {
-			told = true
-			c.waiting(kind, key)
-		}
-		select {
-		case <-ctx.Done():
-			f.Close()
-			return nil, fmt.Errorf("cache: wait for another process that makes %s %s: %w", kind, key, context.Cause(ctx))
-		case <-time.After(lockPoll):
-		}
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", f.Name(), err), f.Close())
 	}
+}
+
+func (c *Cache) lockFile(kind, key string) string {
+	return filepath.Join(c.root, kind, "."+key+".lock")
 }
 
 func exists(path string) (bool, error) {
@@ -198,7 +274,7 @@ func exists(path string) (bool, error) {
 	case errors.Is(err, os.ErrNotExist):
 		return false, nil
 	}
-	return false, fmt.Errorf("cache: %w", err)
+	return false, err
 }
 
 // removeTree removes a tree, but never goes into a file system that is mounted in it: a killed tool may have left /dev or /proc
