@@ -296,7 +296,9 @@ func (w *world) idle(t *testing.T, c *counted) {
 	quiet := time.NewTimer(65 * time.Second)
 	defer quiet.Stop()
 	<-quiet.C
+	wait := w.takeProfile(t, "idle", 30)
 	x := c.over(t, 30*time.Second)
+	wait()
 	w.table.add(row{
 		what:     fmt.Sprintf("idle, %d nodes: requests to Slurm, processor time of all processes", allNodes),
 		measured: x.String(), limit: "-", reach: "<= 2 small requests per period, < 1 % of a core",
@@ -329,7 +331,9 @@ func (w *world) fullCluster(t *testing.T, s *slurmWorld, c *counted) {
 		t.Logf("%s: %d calls, mean %.0f ms, slowest %.0f ms, %v", kind, x.N, x.Ms/float64(x.N), x.MaxMs, x.Codes)
 	}
 	ctx = w.phase(t)
+	wait := w.takeProfile(t, "waiting", 60)
 	x := c.over(t, time.Minute)
+	wait()
 	w.table.add(row{
 		what: "2,000 pods waiting: processor time of the bridge, bytes read from slurmrestd", measured: x.String(),
 		limit: "-", reach: "< 3 % of a core", met: x.cpu < 0.03,

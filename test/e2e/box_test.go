@@ -74,12 +74,15 @@ func (b *box) close() {
 	}
 }
 
+// eventColumns has the time of day of events, which logs have too.
+const eventColumns = "BEGAN:.metadata.creationTimestamp,LAST:.lastTimestamp,REASON:.reason,KIND:.involvedObject.kind,NAME:.involvedObject.name,MESSAGE:.message"
+
 func (b *box) dump(ctx context.Context) {
 	for _, args := range [][]string{
 		{"kubectl", "get", "pods", "--all-namespaces", "-o", "wide"},
-		{"kubectl", "get", "events", "-n", b.namespace, "--sort-by=.lastTimestamp"},
+		{"kubectl", "get", "events", "-n", b.namespace, "--sort-by=.lastTimestamp", "-o", "custom-columns=" + eventColumns},
 		{"kubectl", "describe", "pods", "-n", b.namespace},
-		{"kubectl", "logs", "-n", b.namespace, "--all-containers", "--prefix", "--tail=150", "-l", "!of-no-pod"},
+		{"kubectl", "logs", "-n", b.namespace, "--all-containers", "--prefix", "--tail=400", "-l", "!of-no-pod"},
 		{"kubectl", "exec", "-n", b.namespace, "slurm-controller-0", "-c", "slurmctld", "--", "sh", "-c", "for what in nodes partitions jobs; do scontrol show --oneliner $what; done"},
 		{"kubectl", "logs", "-n", "slinky", "--all-containers", "--prefix", "--tail=60", "-l", "app.kubernetes.io/name"},
 		{"slurm", "sinfo", "-N", "-l"},

@@ -105,7 +105,7 @@ func drive(t *testing.T, dir string, s Sources) Sources {
 	done := make(chan error, 1)
 	recent := &dracpu.Recent{}
 	go func() {
-		done <- dracpu.Run(ctx, dracpu.Options{Config: s.Config, NodeName: "n", Kube: s.Kube, Log: recent.Keep(testr.New(t)), Recent: recent, Sys: s.Sys, Proc: s.Proc,
+		done <- dracpu.Run(ctx, dracpu.Options{Config: s.Config, NodeName: "n", Kube: s.Kube, Log: recent.Keep(testr.New(t)), Recent: recent, Sys: s.Sys, Proc: s.Proc, Cgroups: s.Cgroups,
 			KubeletRoot: dir, CDIDir: s.CDIDir, NRISocket: filepath.Join(dir, "none.sock"), Address: "127.0.0.1:0", Every: time.Hour})
 	}()
 	t.Cleanup(func() {
