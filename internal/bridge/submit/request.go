@@ -95,26 +95,7 @@ func (s *Submitter) plan(p *planned, g workload.Group, pods []*corev1.Pod, f wor
 	if p.Exclusive || s.Index.Pending(p.Partition) != 0 {
 		return // it has whole nodes, or isn't to start at once
 	}
-	now, err := workload.Request(g, pods, f, s.Policy)
-	switch {
-	case err != nil:
-		p.full = true
-		return
-	case now.TasksPerNode == p.TasksPerNode && slices.Equal(now.ExcludedNodes, p.ExcludedNodes):
-		return
-	case len(now.ExcludedNodes)-len(p.ExcludedNodes) > maxCrowded:
-		// Slurm needn't be told of a thousand nodes to find a pod its place among the others.
-		name := ""
-		if len(pods) == 1 {
-			name = f.Closest(pods[0], p.JobRequest)
-		}
-		if name == "" {
-			return
-		}
-		now = p.JobRequest
-		now.RequiredNodes = []string{name}
-	}
-	p.now = &now
+	p.now, p.full = workload.AtOnce(p.JobRequest, g, pods, f, s.Policy, maxCrowded)
 }
 
 // averse tells whether any pod at all keeps others away.

@@ -1,7 +1,7 @@
 package workload
 
 import (
-	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/resource"
@@ -51,37 +51,83 @@ func (n *fleetNode) couldTake(task Need, idle Idle) int {
 	return fit
 }
 
-// roomy leaves out the nodes that Slurm could give to one of the pods now, a node to each, and where
-// Kubernetes has no room for it.
-func (f Feasibility) roomy(pods []*corev1.Pod, need Need, nodes int) (Feasibility, error) {
-	each := eachRequests(pods)
-	elsewhere := f.elsewhere(pods)
-	left := f.without(func(n *fleetNode) string {
-		if taken := f.taken(n); len(taken) == 0 || n.couldTake(need, f.Now.Most) == 0 || copies(each, elsewhere, n.facts, taken) > 0 {
-			return ""
-		}
-		return "the pods that are there leave too little of it"
-	})
-	if left.Usable() < nodes {
-		return f, NoRoomError{fmt.Sprintf("on %d of the %d nodes that suit, Slurm has cores for it, but the pods that are there, "+
-			"with those that no job covers, such as daemons, leave too little", f.Usable()-left.Usable(), f.Usable())}
+// AtOnce returns what to ask for in place of a request, which Request made of the same but for Now, so that the job starts at
+// once: nil for the request itself. It is full where there is no room now. Where more than most nodes are crowded they
+// aren't named: Slurm needn't be told of a thousand nodes to find a pod its place among the others.
+func AtOnce(req slurm.JobRequest, g Group, pods []*corev1.Pod, f Feasibility, p Policy, most int) (now *slurm.JobRequest, full bool) {
+	if req.Tasks != 0 {
+		return togetherAtOnce(req, g, pods, f, p, most)
 	}
-	return left, nil
+	crowded, others := f.crowdedNow(pods, needOfNode(req))
+	switch {
+	case len(f.usable)-len(crowded) < int(req.MinimumNodes):
+		return nil, true
+	case len(crowded) == 0:
+		return nil, false
+	case len(crowded) <= most:
+		req.ExcludedNodes = f.without(func(n *fleetNode) string { return crowded[n.name] }).Excluded
+		return &req, false
+	case len(pods) > 1:
+		return nil, false
+	}
+	name := f.closest(pods, needOfNode(req), others)
+	if name == "" {
+		return nil, false
+	}
+	req.RequiredNodes = []string{name}
+	return &req, false
 }
 
-// Closest returns the node, by its name in Slurm, that has room for a pod now and that it would leave
-// the fewest CPUs of; "" where none has.
-func (f Feasibility) Closest(pod *corev1.Pod, req slurm.JobRequest) string {
-	need := needOfNode(req)
-	each, elsewhere := eachRequests([]*corev1.Pod{pod}), f.elsewhere([]*corev1.Pod{pod})
-	best, least := "", 0
+// togetherAtOnce is AtOnce where the pods share nodes among each other: the bound of tasks on a node may be another one.
+func togetherAtOnce(req slurm.JobRequest, g Group, pods []*corev1.Pod, f Feasibility, p Policy, most int) (*slurm.JobRequest, bool) {
+	now, err := Request(g, pods, f, p)
+	switch {
+	case err != nil:
+		return nil, true
+	case now.TasksPerNode == req.TasksPerNode && slices.Equal(now.ExcludedNodes, req.ExcludedNodes), len(now.ExcludedNodes)-len(req.ExcludedNodes) > most:
+		return nil, false
+	}
+	return &now, false
+}
+
+// uncrowded is a node that isn't crowded.
+type uncrowded struct {
+	node *fleetNode
+	// roomy tells that Kubernetes has room there; else that hasn't been looked at.
+	roomy bool
+}
+
+// crowdedNow returns, with a reason, the nodes that Slurm could give to one of the pods now, a node to each, and where
+// Kubernetes has no room for it; and the others on which there may be room.
+func (f Feasibility) crowdedNow(pods []*corev1.Pod, need Need) (crowded map[string]string, others []uncrowded) {
+	each, elsewhere := eachRequests(pods), f.elsewhere(pods)
+	crowded, others = map[string]string{}, make([]uncrowded, 0, len(f.usable))
 	for _, n := range f.usable {
-		if n.couldTake(need, f.Now.Likely) == 0 || copies(each, elsewhere, n.facts, f.taken(n)) == 0 {
+		taken := f.taken(n)
+		switch {
+		case len(taken) == 0:
+			others = append(others, uncrowded{node: n})
+		case copies(each, elsewhere, n.facts, taken) > 0:
+			others = append(others, uncrowded{n, true})
+		case n.couldTake(need, f.Now.Most) > 0:
+			crowded[n.name] = "the pods that are there leave too little of it"
+		}
+	}
+	return crowded, others
+}
+
+// closest returns the node, by its name in Slurm, that has room for a pod now and that it would leave
+// the fewest CPUs of; "" where none has.
+func (f Feasibility) closest(pods []*corev1.Pod, need Need, nodes []uncrowded) string {
+	each, elsewhere := eachRequests(pods), f.elsewhere(pods)
+	best, least := "", 0
+	for _, n := range nodes {
+		if n.node.couldTake(need, f.Now.Likely) == 0 || !n.roomy && copies(each, elsewhere, n.node.facts, nil) == 0 {
 			continue
 		}
-		cpus, _, known := f.Now.Likely(n.name)
+		cpus, _, known := f.Now.Likely(n.node.name)
 		if known && (best == "" || cpus < least) {
-			best, least = n.name, cpus
+			best, least = n.node.name, cpus
 		}
 	}
 	return best

@@ -1,12 +1,11 @@
 package workload
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
-	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slinky-hpc/slinky/api/v1beta1"
@@ -29,30 +28,40 @@ func moment(cpus ...string) *Now {
 	return &Now{Taken: at, Most: idle, Likely: idle}
 }
 
-func TestRoomNow(t *testing.T) {
+func TestAtOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		daemons, taken []string
 		pods           int
-		annotations    map[string]string
-		// excluded and bound are what is asked for; err the sentence instead.
-		excluded []string
-		bound    uint32
-		err      string
-		// room is whether there is some elsewhere than on n1, and closest the node for one pod.
-		room    bool
-		closest string
+		// most is how many crowded nodes are named; 64 for none.
+		most        int
+		annotations map[string]string
+		// excluded, required and bound are what is asked for.
+		excluded, required []string
+		bound              uint32
+		full               bool
+		// room is whether there is some elsewhere than on n1.
+		room bool
 	}{
-		"daemons and nobody else": {daemons: []string{"1", "0"}, taken: []string{"0", "0"}, pods: 1, bound: 1, room: true, closest: "n1"},
+		"daemons and nobody else": {daemons: []string{"1", "0"}, taken: []string{"0", "0"}, pods: 1, bound: 1, room: true},
 		"the last core is the daemon's": {daemons: []string{"1", "0"}, taken: []string{"3", "0"}, pods: 1, bound: 1,
-			excluded: []string{"n1"}, room: true, closest: "n2"},
-		"a full node needn't be named":    {daemons: []string{"1", "1"}, taken: []string{"4", "0"}, pods: 1, bound: 1, room: true, closest: "n2"},
-		"room on the fuller one":          {daemons: []string{"1", "1"}, taken: []string{"1", "2"}, pods: 1, bound: 1, room: true, closest: "n2"},
-		"all that Slurm has are daemons'": {daemons: []string{"1", "1"}, taken: []string{"3", "3"}, pods: 1, err: "on 2 of the 2 nodes that suit"},
+			excluded: []string{"n1"}, room: true},
+		"a full node needn't be named":    {daemons: []string{"1", "1"}, taken: []string{"4", "0"}, pods: 1, bound: 1, room: true},
+		"room on the fuller one":          {daemons: []string{"1", "1"}, taken: []string{"1", "2"}, pods: 1, bound: 1, room: true},
+		"all that Slurm has are daemons'": {daemons: []string{"1", "1"}, taken: []string{"3", "3"}, pods: 1, full: true},
+		"too many to name, one is empty":  {daemons: []string{"1", "1", "1"}, taken: []string{"3", "3", "0"}, pods: 1, most: 1, bound: 1, required: []string{"n3"}, room: true},
+		"too many to name, the fuller of two": {daemons: []string{"1", "1", "1", "1", "1"}, taken: []string{"3", "3", "1", "2", "0"}, pods: 1, most: 1,
+			bound: 1, required: []string{"n4"}, room: true},
+		"too many to name, an empty one and one that Slurm can't give": {daemons: []string{"1", "1", "1", "1"}, taken: []string{"3", "3", "4", "0"}, pods: 1, most: 1,
+			bound: 1, required: []string{"n4"}, room: true},
+		"as many as may be named": {daemons: []string{"1", "1", "1"}, taken: []string{"3", "3", "0"}, pods: 1, most: 2, bound: 1, excluded: []string{"n1", "n2"}, room: true},
 		"a gang of one node each": {daemons: []string{"1", "0", "0"}, taken: []string{"3", "1", "1"}, pods: 2, annotations: map[string]string{v1beta1.AnnotationMinNodes: "2"},
-			excluded: []string{"n1"}, bound: 1, room: true, closest: "n2"},
-		"a gang that packs":        {daemons: []string{"1", "0"}, taken: []string{"2", "0"}, pods: 3, excluded: []string{"n1"}, room: true, closest: "n1"},
-		"a gang on a part of each": {daemons: []string{"1", "1", "1"}, taken: []string{"2", "2", "2"}, pods: 3, bound: 1, closest: "n1"},
-		"a gang too large for now": {daemons: []string{"1", "1"}, taken: []string{"2", "2"}, pods: 3, err: "have room for 2 of the 3 tasks"},
+			excluded: []string{"n1"}, bound: 1, room: true},
+		"a gang of one node each, too many to name": {daemons: []string{"1", "1", "0", "0"}, taken: []string{"3", "3", "1", "1"}, pods: 2, most: 1,
+			annotations: map[string]string{v1beta1.AnnotationMinNodes: "2"}, bound: 1, room: true},
+		"a gang that packs":                   {daemons: []string{"1", "0"}, taken: []string{"2", "0"}, pods: 3, excluded: []string{"n1"}, room: true},
+		"a gang that packs, too many to name": {daemons: []string{"1", "1", "0"}, taken: []string{"3", "3", "0"}, pods: 3, most: 1, room: true},
+		"a gang on a part of each":            {daemons: []string{"1", "1", "1"}, taken: []string{"2", "2", "2"}, pods: 3, bound: 1},
+		"a gang too large for now":            {daemons: []string{"1", "1"}, taken: []string{"2", "2"}, pods: 3, full: true},
 	} {
 		var pods []*corev1.Pod
 		for i := range c.pods {
@@ -68,21 +77,21 @@ func TestRoomNow(t *testing.T) {
 			t.Errorf("%s: a job that may wait excludes %v (%v)", name, later.ExcludedNodes, err)
 		}
 		f.Now = moment(c.taken...)
-		req, err := Request(g, pods, f, Policy{})
-		if c.err != "" {
-			if !errors.As(err, &NoRoomError{}) || !strings.Contains(err.Error(), c.err) {
-				t.Errorf("%s: %v", name, err)
-			}
-			continue
-		}
-		if d := cmp.Diff(c.excluded, req.ExcludedNodes); d != "" || err != nil || req.TasksPerNode != c.bound {
-			t.Errorf("%s: %d tasks per node, %v %s", name, req.TasksPerNode, err, d)
+		now, full := AtOnce(later, g, pods, f, Policy{}, cmp.Or(c.most, 64))
+		if full != c.full || full && now != nil {
+			t.Errorf("%s: full is %t, with %v", name, full, now)
 		}
 		if room := f.HasRoom(pods, later, "n1"); room != c.room {
 			t.Errorf("%s: room elsewhere: %t", name, room)
 		}
-		if n := f.Closest(pods[0], later); c.pods == 1 && n != c.closest {
-			t.Errorf("%s: closest is %q", name, n)
+		if full {
+			continue
+		}
+		if now == nil {
+			now = &later
+		}
+		if d := gocmp.Diff(c.excluded, now.ExcludedNodes) + gocmp.Diff(c.required, now.RequiredNodes); d != "" || now.TasksPerNode != c.bound {
+			t.Errorf("%s: %d tasks per node, %s", name, now.TasksPerNode, d)
 		}
 	}
 }

@@ -78,7 +78,7 @@ func Request(g Group, pods []*corev1.Pod, f Feasibility, p Policy) (slurm.JobReq
 		err = errors.New("the pods must be on one node by their affinity or the claim that they share, but are to have a node each; " +
 			"annotation " + v1beta1.AnnotationExclusive + ": \"false\" lets them share one")
 	case each:
-		err = nodeEach(&req, f, pods, all, s)
+		err = nodeEach(&req, all, s)
 	default:
 		comment.Mark.Slots = slotsOf(all, f.Threads, f.PerNode, int(s.MinNodes), f.holds)
 		if f.OneNode {
@@ -92,7 +92,7 @@ func Request(g Group, pods []*corev1.Pod, f Feasibility, p Policy) (slurm.JobReq
 }
 
 // nodeEach asks for a node for each pod, as large as the largest pod needs.
-func nodeEach(req *slurm.JobRequest, f Feasibility, pods []*corev1.Pod, all []Need, s Settings) error {
+func nodeEach(req *slurm.JobRequest, all []Need, s Settings) error {
 	count := uint32(len(all))
 	if s.MaxNodes > 0 && s.MaxNodes < count {
 		err := fmt.Errorf("annotation %s is %d, but the %d pods need a node each", v1beta1.AnnotationMaxNodes, s.MaxNodes, count)
@@ -111,12 +111,7 @@ func nodeEach(req *slurm.JobRequest, f Feasibility, pods []*corev1.Pod, all []Ne
 		req.MemoryPerNode = s.MemPerNode
 	}
 	req.TRESPerNode = or(s.GRES, tresOf(need.GRES))
-	if f.Now == nil || req.Exclusive {
-		return nil
-	}
-	f, err := f.roomy(pods, needOfNode(*req), int(req.MinimumNodes))
-	req.ExcludedNodes = f.Excluded
-	return err
+	return nil
 }
 
 // together asks for tasks, on as few nodes as they need. Memory and devices follow
