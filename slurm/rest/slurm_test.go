@@ -135,6 +135,14 @@ func TestExternalJobs(t *testing.T) {
 				job, err := c.Job(ctx, second)
 				return err == nil && job.States.Has(slurm.JobRunning) && job.Comment == "changed"
 			})
+			// A job that runs may get more time than it has asked for.
+			if err := c.UpdateJob(ctx, second, slurm.JobRequest{TimeLimit: slurm.NumberOf(12)}); err != nil {
+				t.Fatal(err)
+			}
+			until(t, "the running job has more time", func() bool {
+				job, err := c.Job(ctx, second)
+				return err == nil && job.States.Has(slurm.JobRunning) && job.TimeLimit == slurm.NumberOf(12) && job.Comment == "changed"
+			})
 			if err := c.CancelJobs(ctx, first, second); err != nil {
 				t.Fatal(err)
 			}
