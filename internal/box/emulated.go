@@ -143,7 +143,8 @@ func (b *Box) machineDisk(ctx context.Context, s *progress.Step, p Parts, e debi
 	if err != nil {
 		return "", err
 	}
-	return disk, b.prune(ctx, "machine", 1)
+	b.prune(ctx, "machine", 1)
+	return disk, nil
 }
 
 func (b *Box) startMachine(ctx context.Context, e debian.Emulator, disk string) error {

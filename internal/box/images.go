@@ -30,9 +30,7 @@ func (b *Box) buildImages(ctx context.Context, s *progress.Step, names []string)
 	}
 	// Two of each: who goes to another branch and back builds nothing again.
 	for _, kind := range []string{"program", "image"} {
-		if err := b.prune(ctx, kind, 2); err != nil {
-			return nil, err
-		}
+		b.prune(ctx, kind, 2)
 	}
 	return images, nil
 }

@@ -18,8 +18,15 @@ import (
 // pruneAfter is how long what the cache holds is kept since it was used, however much has replaced it.
 const pruneAfter = time.Hour
 
-// prune removes what later builds have replaced: of each name all but the last keep, and nothing that a container of any box has.
-func (b *Box) prune(ctx context.Context, kind string, keep int) error {
+// prune removes what later builds have replaced. That it can't be is no reason not to go on with what was built.
+func (b *Box) prune(ctx context.Context, kind string, keep int) {
+	if err := b.tryPrune(ctx, kind, keep); err != nil && ctx.Err() == nil {
+		b.Report.Say("What was built before stays in the cache: %v", err)
+	}
+}
+
+// tryPrune keeps the last of each name, as many as keep says, and what a container of any box has.
+func (b *Box) tryPrune(ctx context.Context, kind string, keep int) error {
 	bound, err := b.bound()
 	if err != nil {
 		return fmt.Errorf("look for what boxes use of the cache: %w", err)

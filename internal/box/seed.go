@@ -47,7 +47,8 @@ func (b *Box) makeSeed(ctx context.Context, rootfs string, images []image.Image)
 		return "", err
 	}
 	// Nodes keep their files by links of their own, so seeds of earlier images can go.
-	return seed, b.prune(ctx, "seed", 2)
+	b.prune(ctx, "seed", 2)
+	return seed, nil
 }
 
 func (b *Box) importImages(ctx context.Context, rootfs, archive, dir string) (err error) {
