@@ -3,7 +3,6 @@ package cache
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -173,6 +172,7 @@ func (p *jobPoller) compare(asked uint64) (changed []listed, missing []uint32) {
 			known++
 		}
 		switch {
+		case ok && g.states == l.states: // most jobs, most of the time
 		case ok && g.states != "" && p.readSince(g, asked):
 		case !ok || g.states != "" && g.states != l.states:
 			changed = append(changed, l)
@@ -224,15 +224,15 @@ func (p *jobPoller) readChanged(ctx context.Context, changed []listed) error {
 // It reads one after the other, since those that changed matter more.
 func (c *Cache) rereadDetails(ctx context.Context) (bool, error) {
 	now := c.options.Clock.Now()
-	due := c.old(now, func(g *group) bool { return g.waiting || now.Sub(c.changedAt) < quietAfter })
+	pick := func(g *group) bool { return g.waiting || now.Sub(c.changedAt) < quietAfter }
 	if c.options.Watch != nil {
-		due = nil
-		if c.anyWaiting() {
-			due = c.old(now, func(g *group) bool { return g.watched && !g.waiting })
+		if !c.anyWaiting() {
+			return false, nil
 		}
+		pick = func(g *group) bool { return g.watched && !g.waiting }
 	}
 	var failure error
-	for _, id := range due[:min(len(due), max(0, c.options.Details))] {
+	for _, id := range c.old(now, max(0, c.options.Details), pick) {
 		if err := c.readGroup(ctx, id, c.knownStates(id)); err != nil {
 			failure = err
 			c.postpone(id) // one that can't be read hides no other
@@ -266,8 +266,11 @@ func (c *Cache) postpone(id uint32) {
 
 // rereadRunning is the chore that reads one job again on an idle cluster.
 func (c *Cache) rereadRunning(ctx context.Context) (bool, error) {
-	due := c.old(c.options.Clock.Now(), func(g *group) bool { return !g.waiting })
-	if len(due) == 0 || c.options.Details < 0 || c.options.Watch != nil {
+	if c.options.Details < 0 || c.options.Watch != nil {
+		return false, nil
+	}
+	due := c.old(c.options.Clock.Now(), 1, func(g *group) bool { return !g.waiting })
+	if len(due) == 0 {
 		return false, nil
 	}
 	err := c.readGroup(ctx, due[0], c.knownStates(due[0]))
@@ -286,24 +289,42 @@ func (c *Cache) knownStates(id uint32) string {
 	return ""
 }
 
-// old returns the unfinished jobs that are due to be read again, of those that pick names, the oldest first.
-func (c *Cache) old(now time.Time, pick func(*group) bool) []uint32 {
-	c.mu.RLock()
-	due := map[uint32]time.Time{}
-	for id, g := range c.groups {
-		limit := rereadRunning
-		switch {
-		case g.waiting:
-			limit = rereadWaiting
-		case g.watched:
-			limit = watchRunning
-		}
-		if g.unfinished && now.Sub(g.read) >= limit && pick(g) {
-			due[id] = g.read
-		}
+// old returns the unfinished jobs that are due to be read again, of those that pick names: the oldest first, and no more than most.
+func (c *Cache) old(now time.Time, most int, pick func(*group) bool) []uint32 {
+	type reading struct {
+		id uint32
+		at time.Time
 	}
-	c.mu.RUnlock()
-	return slices.SortedFunc(maps.Keys(due), func(a, b uint32) int {
-		return cmp.Or(due[a].Compare(due[b]), cmp.Compare(a, b))
-	})
+	order := func(a, b reading) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.id, b.id)) }
+	oldest := make([]reading, 0, most)
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for id, g := range c.groups {
+		if !g.unfinished || now.Sub(g.read) < g.rereadAfter() || !pick(g) {
+			continue
+		}
+		// With thousands due and a few wanted, most are younger than the last that is kept.
+		r := reading{id, g.read}
+		at, _ := slices.BinarySearchFunc(oldest, r, order)
+		if at == most {
+			continue
+		}
+		oldest = slices.Insert(oldest[:min(len(oldest), most-1)], at, r)
+	}
+	out := make([]uint32, len(oldest))
+	for i, r := range oldest {
+		out[i] = r.id
+	}
+	return out
+}
+
+// rereadAfter is how old the details of an unfinished job may become.
+func (g *group) rereadAfter() time.Duration {
+	switch {
+	case g.waiting:
+		return rereadWaiting
+	case g.watched:
+		return watchRunning
+	}
+	return rereadRunning
 }

@@ -82,19 +82,26 @@ func TestWaitingJobsLoad(t *testing.T) {
 }
 
 func TestSlowListIsAskedForLess(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newControllerFake()
-		f.put(1, "a", slurm.JobRunning)
-		f.takes = 3 * time.Second
-		c, _ := start(t, f, Options{})
-		defer c.Await()()
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		f.counted()
-		time.Sleep(150 * time.Second)
-		synctest.Wait()
-		check(t, "lists of 3 s in 150 s", f.counted()["states"], 10)
-	})
+	for takes, want := range map[time.Duration]int{
+		time.Millisecond:       1500, // each 100 ms
+		50 * time.Millisecond:  300,
+		400 * time.Millisecond: 63,
+		3 * time.Second:        10,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newControllerFake()
+			f.put(1, "a", slurm.JobRunning)
+			f.takes = takes
+			c, _ := start(t, f, Options{})
+			defer c.Await()()
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			f.counted()
+			time.Sleep(150 * time.Second)
+			synctest.Wait()
+			check(t, fmt.Sprintf("lists of %s in 150 s", takes), f.counted()["states"], want)
+		})
+	}
 }
 
 // TestMidnight: slurmctld's statistics begin anew, and that is no start.

@@ -54,11 +54,11 @@ func (c *Cache) pollJobs(ctx context.Context, poll func(context.Context) (time.D
 	}
 }
 
-// rest returns the least time between the end of a poll and the next: a slow
-// server is left up to four times as long as the list of states took, a quick one a moment.
+// rest returns the least time between the end of a poll and the next, so that the price of knowing which jobs changed doesn't
+// grow with their number: a server is left alone nine times as long as the list of states took. Where that is more than
+// the slow period, four times are enough: thousands of jobs are read every few seconds then, and not every minute.
 func (c *Cache) rest(took time.Duration) time.Duration {
-	share := min(4, float64(took)/float64(c.options.Fast))
-	return max(c.options.Fast/4, time.Duration(share*float64(took)))
+	return max(c.options.Fast/4, min(9*took, max(c.options.Slow, 4*took)))
 }
 
 func (c *Cache) report(ctx context.Context, err error) {
