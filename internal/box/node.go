@@ -28,6 +28,8 @@ const containerdConfig = `version = 3
 [plugins.'io.containerd.cri.v1.runtime']
   enable_cdi = true
   cdi_spec_dirs = ['/etc/cdi', '/var/run/cdi']
+  # Where control groups count huge pages, kubelet's and NRI plugins' limits hold; the default drops both.
+  disable_hugetlb_controller = false
   # A machine may lack the right to lower a process's OOM score.
   restrict_oom_score_adj = true
   [plugins.'io.containerd.cri.v1.runtime'.cni]

@@ -114,7 +114,8 @@ type chore struct {
 func (c *Cache) doChores(ctx context.Context) {
 	start := c.options.Clock.Now()
 	nodes, controller := &nodePoller{Cache: c}, &controllerWatch{Cache: c}
-	diag := &chore{every: max(3*c.options.Slow, c.options.Nodes), due: start, do: controller.look}
+	// That slurmctld was started shows in its nodes, but for a cluster that has none.
+	diag := &chore{every: 3 * max(c.options.Slow, c.options.Nodes), due: start, do: controller.look}
 	chores := []*chore{
 		{every: c.options.Nodes, due: start, do: func(ctx context.Context) (bool, error) {
 			changed, err := nodes.poll(ctx)

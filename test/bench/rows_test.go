@@ -232,6 +232,16 @@ func (c *counted) over(t *testing.T, d time.Duration) cost {
 	return out
 }
 
+// tell logs the calls to Slurm since an earlier count.
+func (c *counted) tell(t *testing.T, before map[string]measure.Calls) {
+	t.Helper()
+	for kind, x := range c.proxy.Counted() {
+		if n := x.N - before[kind].N; n > 0 {
+			t.Logf("%s: %d calls, mean %.0f ms", kind, n, (x.Ms-before[kind].Ms)/float64(n))
+		}
+	}
+}
+
 func (x cost) String() string {
 	return fmt.Sprintf("%.1f requests/s, %.0f kB/s, %s of a core", float64(x.requests)/x.seconds, float64(x.bytes)/1e3/x.seconds, percent(x.cpu))
 }
@@ -326,10 +336,7 @@ func (w *world) fullCluster(t *testing.T, s *slurmWorld, c *counted) {
 	must(t, tracker.Wait(ctx, "all pods say that they wait in Slurm", func(s *measure.Seen) bool { return s.Told >= len(pods) }))
 	s.queued(ctx, t, len(pods))
 	t.Logf("2,000 pods queued in Slurm in %v", time.Since(start).Round(time.Millisecond))
-	w.smallPods(t, s)
-	for kind, x := range c.proxy.Counted() {
-		t.Logf("%s: %d calls, mean %.0f ms, slowest %.0f ms, %v", kind, x.N, x.Ms/float64(x.N), x.MaxMs, x.Codes)
-	}
+	w.smallPods(t, s, c)
 	ctx = w.phase(t)
 	wait := w.takeProfile(t, "waiting", 60)
 	x := c.over(t, time.Minute)

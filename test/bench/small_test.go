@@ -17,8 +17,8 @@ const backfillPatience = 45 * time.Second
 
 // smallPods measures small pods behind the waiting ones: in the same partition,
 // where Slurm's backfill decides, against a bare job there, and in another one.
-func (w *world) smallPods(t *testing.T, s *slurmWorld) {
-	w.smallAside(t, s)
+func (w *world) smallPods(t *testing.T, s *slurmWorld, c *counted) {
+	w.smallAside(t, s, c)
 	bare := w.tries(t, 3, func(ctx context.Context) (time.Duration, error) { return s.smallJob(ctx, t, w, partition) })
 	same := w.tries(t, 5, func(ctx context.Context) (time.Duration, error) { return w.smallPod(ctx, t, partition) })
 	limit, got := measure.QuantilesOf(bare), measure.QuantilesOf(same)
@@ -31,9 +31,11 @@ func (w *world) smallPods(t *testing.T, s *slurmWorld) {
 }
 
 // smallAside measures one in the other partition, against a bare job there: the same locks of slurmctld are in their way.
-func (w *world) smallAside(t *testing.T, s *slurmWorld) {
+func (w *world) smallAside(t *testing.T, s *slurmWorld, c *counted) {
 	bare := w.tries(t, 20, func(ctx context.Context) (time.Duration, error) { return s.smallJob(ctx, t, w, aside) })
+	before := c.proxy.Counted()
 	other := w.tries(t, 20, func(ctx context.Context) (time.Duration, error) { return w.smallPod(ctx, t, aside) })
+	c.tell(t, before)
 	limit, got := measure.QuantilesOf(bare), measure.QuantilesOf(other)
 	w.table.add(row{
 		what:     "the same, a small pod in another partition",

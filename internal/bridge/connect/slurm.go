@@ -68,7 +68,7 @@ const (
 	pollIdle = 2 * time.Second
 	// details is how many waiting jobs are asked for their reason in a period: the load
 	// doesn't grow with their number.
-	details = 4
+	details = 2
 )
 
 // View returns a live view of Slurm, which must be run.
