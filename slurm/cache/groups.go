@@ -73,12 +73,39 @@ func (c *Cache) readGroup(ctx context.Context, id uint32, states string) error {
 	if err != nil {
 		return err
 	}
-	return c.takeOver(ctx, id, slices.DeleteFunc(records, func(j slurm.Job) bool { return groupOf(j) != id }), states, sequence)
+	return c.takeOver(ctx, id, slices.DeleteFunc(records, func(j slurm.Job) bool { return groupOf(j) != id }), states, sequence, c.client.Allocation)
 }
 
 // RefreshJob reads a job from Slurm now, so that a reader sees the effect of its
 // own write. It returns false, and no error, if Slurm doesn't know the job.
 func (c *Cache) RefreshJob(ctx context.Context, id uint32) (bool, error) {
+	return c.refreshJob(ctx, id, c.client.Allocation)
+}
+
+// RefreshStarted is RefreshJob for an external job that slurmctld has just started: what it
+// was allocated is asked for at the same time.
+func (c *Cache) RefreshStarted(ctx context.Context, id uint32) (bool, error) {
+	var early slurm.Allocation
+	var earlyErr error
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		early, earlyErr = c.client.Allocation(ctx, id)
+	}()
+	defer func() { <-asked }()
+	return c.refreshJob(ctx, id, func(ctx context.Context, of uint32) (slurm.Allocation, error) {
+		<-asked
+		if of != id || earlyErr != nil {
+			return c.client.Allocation(ctx, of)
+		}
+		return early, nil
+	})
+}
+
+// allocate asks what a job was allocated.
+type allocate func(ctx context.Context, id uint32) (slurm.Allocation, error)
+
+func (c *Cache) refreshJob(ctx context.Context, id uint32, allocation allocate) (bool, error) {
 	c.mu.RLock()
 	of := id
 	if j, ok := c.jobs[id]; ok {
@@ -100,7 +127,7 @@ func (c *Cache) RefreshJob(ctx context.Context, id uint32) (bool, error) {
 			other = group
 		}
 	}
-	if err := c.takeOver(ctx, of, mine, listedAs(mine), sequence); err != nil {
+	if err := c.takeOver(ctx, of, mine, listedAs(mine), sequence, allocation); err != nil {
 		return false, err
 	}
 	if other != 0 && len(mine) == 0 { // a task or component that wasn't known as one
@@ -129,7 +156,7 @@ func listedAs(records []slurm.Job) string {
 
 // takeOver makes records the content of a group, with the allocations of running
 // external jobs, so that whoever sees such a job run also sees where.
-func (c *Cache) takeOver(ctx context.Context, id uint32, records []slurm.Job, states string, sequence uint64) error {
+func (c *Cache) takeOver(ctx context.Context, id uint32, records []slurm.Job, states string, sequence uint64, allocation allocate) error {
 	read := make([]*job, len(records))
 	for i, j := range records {
 		read[i] = c.newJob(j, id, sequence)
@@ -139,7 +166,7 @@ func (c *Cache) takeOver(ctx context.Context, id uint32, records []slurm.Job, st
 		if read[i].allocation = c.knownAllocation(j); read[i].allocation != nil {
 			continue
 		}
-		a, err := c.client.Allocation(ctx, j.ID)
+		a, err := allocation(ctx, j.ID)
 		switch {
 		case err == nil:
 			read[i].allocation = &a

@@ -215,7 +215,7 @@ func (p *jobPoller) readChanged(ctx context.Context, changed []listed) error {
 		if len(records[l.id]) == 0 {
 			return p.readGroup(ctx, l.id, l.states)
 		}
-		return p.takeOver(ctx, l.id, records[l.id], l.states, sequence)
+		return p.takeOver(ctx, l.id, records[l.id], l.states, sequence, p.client.Allocation)
 	})
 }
 

@@ -229,7 +229,11 @@ func randomLife(t *testing.T, seed uint64) {
 		case 4:
 			time.Sleep(time.Minute)
 		case 5:
-			c.RefreshJob(t.Context(), 1+r.Uint32N(w.nextID+1))
+			read := c.RefreshJob
+			if r.IntN(2) == 0 {
+				read = c.RefreshStarted
+			}
+			read(t.Context(), 1+r.Uint32N(w.nextID+1))
 		case 6:
 			c.RefreshNode(t.Context(), fmt.Sprint("x", r.IntN(4)))
 		}

@@ -84,7 +84,11 @@ func (s *Submitter) rejoin(ctx context.Context, step workload.Step) error {
 
 // refresh reads a job that a call has just changed, so that nobody has to wait for the next poll.
 func (s *Submitter) refresh(ctx context.Context, id uint32) error {
-	if _, err := s.View.RefreshJob(ctx, id); err != nil {
+	return s.refreshBy(ctx, s.View.RefreshJob, id)
+}
+
+func (s *Submitter) refreshBy(ctx context.Context, read func(context.Context, uint32) (bool, error), id uint32) error {
+	if _, err := read(ctx, id); err != nil {
 		return fmt.Errorf("read Slurm job %d again: %w", id, err)
 	}
 	s.JobChanged(id)
@@ -147,7 +151,11 @@ func (s *Submitter) asked(ctx context.Context, g workload.Group, pods []*corev1.
 	s.Counts.Taken(s.Now().Sub(pods[0].CreationTimestamp.Time))
 	klog.FromContext(ctx).Info("Slurm took the job", "workload", key.String(), "job", id, "pods", workload.Names(pods))
 	s.warnIgnored(g, pods[0])
-	if err := s.refresh(ctx, id); err != nil {
+	read := s.View.RefreshJob
+	if reqs[0].started {
+		read = s.View.RefreshStarted
+	}
+	if err := s.refreshBy(ctx, read, id); err != nil {
 		s.setUncertain(key)
 		return 0, err
 	}

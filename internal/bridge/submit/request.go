@@ -19,6 +19,8 @@ type planned struct {
 	// now is the request that starts at once on nodes that have room now, nil where that is the same; full tells that none has.
 	now  *slurm.JobRequest
 	full bool
+	// started tells that Slurm has started the job at once.
+	started bool
 	// parts are the requests for the components of a heterogeneous job, where there can't be one for all; else none.
 	parts []slurm.JobRequest
 	// feasible is which nodes suit.
@@ -138,7 +140,7 @@ func (s *Submitter) askNow(ctx context.Context, p *planned) (uint32, error) {
 		req.ExcludedNodes = excluded
 		id, err := s.Slurm.AllocateNow(ctx, req)
 		if !errors.Is(err, slurm.ErrBusy) && !errors.Is(err, slurm.ErrInvalid) {
-			p.JobRequest = req
+			p.JobRequest, p.started = req, err == nil
 			return id, err
 		}
 	}

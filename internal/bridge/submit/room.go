@@ -111,7 +111,7 @@ func (s *Submitter) moveOn(ctx context.Context, o workload.Observed, step worklo
 		return false, fmt.Errorf("ask for a job with more room than Slurm job %d: %w", step.Job.ID, err)
 	}
 	klog.FromContext(ctx).Info("Another node has room", "workload", o.Group.Key.String(), "node", node, "job", step.Job.ID, "new", id)
-	p.JobRequest = req
+	p.JobRequest, p.started = req, true
 	_, err = s.asked(ctx, o.Group, pods, id, []planned{p}, nil)
 	step.Reason = fmt.Sprintf("Slurm job %d, in its place, has nodes with more room", id)
 	return true, errors.Join(err, s.cancel(ctx, o.Group.Key, step))

@@ -49,14 +49,15 @@ func (h heldSlurm) job(id uint32) (slurm.Job, bool) {
 // heldView is the submitter's view of it.
 type heldView struct{ heldSlurm }
 
-func (h heldView) Nodes() []slurm.Node                              { return nil }
-func (h heldView) Node(string) (slurm.Node, bool)                   { return slurm.Node{}, false }
-func (h heldView) Jobs() []slurm.Job                                { return h.jobs }
-func (h heldView) Job(id uint32) (slurm.Job, bool)                  { return h.job(id) }
-func (h heldView) Allocation(uint32) (slurm.Allocation, bool)       { return slurm.Allocation{}, false }
-func (h heldView) RefreshJob(context.Context, uint32) (bool, error) { return true, nil }
-func (h heldView) Synced() bool                                     { return true }
-func (h heldView) Generation() uint64                               { return 1 }
+func (h heldView) Nodes() []slurm.Node                                  { return nil }
+func (h heldView) Node(string) (slurm.Node, bool)                       { return slurm.Node{}, false }
+func (h heldView) Jobs() []slurm.Job                                    { return h.jobs }
+func (h heldView) Job(id uint32) (slurm.Job, bool)                      { return h.job(id) }
+func (h heldView) Allocation(uint32) (slurm.Allocation, bool)           { return slurm.Allocation{}, false }
+func (h heldView) RefreshJob(context.Context, uint32) (bool, error)     { return true, nil }
+func (h heldView) RefreshStarted(context.Context, uint32) (bool, error) { return true, nil }
+func (h heldView) Synced() bool                                         { return true }
+func (h heldView) Generation() uint64                                   { return 1 }
 
 // heldClient is what a snapshot asks.
 type heldClient struct{ heldSlurm }

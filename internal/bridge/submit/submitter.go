@@ -46,6 +46,8 @@ type View interface {
 	Allocation(id uint32) (slurm.Allocation, bool)
 	// RefreshJob reads a job from Slurm now; false if Slurm doesn't know it.
 	RefreshJob(ctx context.Context, id uint32) (bool, error)
+	// RefreshStarted is the same for a job that has just been started: its allocation is read at the same time.
+	RefreshStarted(ctx context.Context, id uint32) (bool, error)
 	// Synced tells whether all jobs and nodes have been read at least once.
 	Synced() bool
 	// Generation counts the readings of jobs. One that began after a moment has ended when it has grown by two.
