@@ -94,7 +94,9 @@ type Cache struct {
 	mu     sync.RWMutex
 	jobs   map[uint32]*job
 	groups map[uint32]*group
-	nodes  map[string]*node
+	// unfinished are those of groups that are: on most clusters a few beside thousands that have ended.
+	unfinished map[uint32]*group
+	nodes      map[string]*node
 	// deleted has the nodes found gone, so that a list that was asked for before doesn't bring them back.
 	deleted  map[string]uint64
 	jobsBy   jobIndexes
@@ -133,7 +135,7 @@ func New(client slurm.Client, o Options) *Cache {
 // clear empties the view. c.mu is held, or nobody else knows c.
 func (c *Cache) clear() {
 	c.jobs = map[uint32]*job{}
-	c.groups = map[uint32]*group{}
+	c.groups, c.unfinished = map[uint32]*group{}, map[uint32]*group{}
 	c.nodes = map[string]*node{}
 	c.deleted = map[string]uint64{}
 	c.jobsBy, c.nodesBy = newJobIndexes(), newNodeIndexes()

@@ -231,12 +231,27 @@ func (c *Cache) setGroup(id uint32, read []*job, states string, sequence uint64)
 		}
 	}
 	if len(g.members) == 0 {
-		delete(c.groups, id)
+		c.dropGroup(id)
 		return
 	}
 	g.states = states
 	c.words.text(&g.states)
+	c.putGroup(id, g)
+}
+
+// putGroup is the only way for a group into the view. c.mu is held.
+func (c *Cache) putGroup(id uint32, g *group) {
 	c.groups[id] = g
+	if g.unfinished {
+		c.unfinished[id] = g
+	} else {
+		delete(c.unfinished, id)
+	}
+}
+
+func (c *Cache) dropGroup(id uint32) {
+	delete(c.groups, id)
+	delete(c.unfinished, id)
 }
 
 func (g *group) add(member uint32, j *job) {
@@ -289,6 +304,6 @@ func (c *Cache) leave(id, member uint32) {
 	g.members = slices.DeleteFunc(slices.Clone(g.members), func(m uint32) bool { return m == member })
 	g.states = ""
 	if len(g.members) == 0 {
-		delete(c.groups, id)
+		c.dropGroup(id)
 	}
 }

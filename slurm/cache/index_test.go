@@ -71,6 +71,15 @@ func checkIndexes(t *testing.T, c *Cache) {
 			t.Errorf("job %d isn't in its group %d", id, j.group)
 		}
 	}
+	unfinished := map[uint32]*group{}
+	for id, g := range c.groups {
+		if g.unfinished {
+			unfinished[id] = g
+		}
+	}
+	if !maps.Equal(unfinished, c.unfinished) {
+		t.Errorf("%d groups are unfinished, and %d are kept as such", len(unfinished), len(c.unfinished))
+	}
 	for name, n := range c.nodes {
 		nodes.update(name, nil, n)
 	}

@@ -247,8 +247,8 @@ func (c *Cache) rereadDetails(ctx context.Context) (bool, error) {
 func (c *Cache) anyWaiting() bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	for _, g := range c.groups {
-		if g.waiting && g.unfinished {
+	for _, g := range c.unfinished {
+		if g.waiting {
 			return true
 		}
 	}
@@ -299,8 +299,8 @@ func (c *Cache) old(now time.Time, most int, pick func(*group) bool) []uint32 {
 	oldest := make([]reading, 0, most)
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	for id, g := range c.groups {
-		if !g.unfinished || now.Sub(g.read) < g.rereadAfter() || !pick(g) {
+	for id, g := range c.unfinished {
+		if now.Sub(g.read) < g.rereadAfter() || !pick(g) {
 			continue
 		}
 		// With thousands due and a few wanted, most are younger than the last that is kept.

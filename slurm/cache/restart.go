@@ -70,9 +70,7 @@ func (c *Cache) distrustIfDue() {
 		return
 	}
 	c.suspect = false
-	for _, g := range c.groups {
-		if g.unfinished {
-			g.states = ""
-		}
+	for _, g := range c.unfinished {
+		g.states = ""
 	}
 }

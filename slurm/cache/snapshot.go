@@ -121,9 +121,9 @@ func (c *Cache) Load(path string) error {
 		g, ok := c.groups[j.group]
 		if !ok {
 			g = &group{} // no states: it is to be read again
-			c.groups[j.group] = g
 		}
 		g.add(j.record.ID, j)
+		c.putGroup(j.group, g)
 		c.setJob(j.record.ID, j)
 	}
 	for _, n := range nodes {
