@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -134,4 +136,39 @@ func TestSummary(t *testing.T) {
 	if printSummary(io.Discard, nil, "/logs") {
 		t.Error("nothing ran, and all is said to be well")
 	}
+}
+
+func TestLeftOut(t *testing.T) {
+	good, bad := report{results: []result{{outcome: passed}}}, report{results: []result{{outcome: passed}, {outcome: failed}}}
+	slow := stage{spare: time.Minute}
+	for name, c := range map[string]struct {
+		stage   stage
+		left    time.Duration
+		reports []report
+		want    string
+	}{
+		"time enough":             {slow, time.Minute, []report{good}, ""},
+		"time is short":           {slow, 59 * time.Second, []report{good}, "it may take 1m0s, and 59s are left"},
+		"something failed":        {slow, time.Hour, []report{good, bad}, "something has failed already"},
+		"one that always runs":    {stage{}, 0, []report{bad}, ""},
+		"it was asked for, alone": {chosen(t, "numa"), 0, nil, ""},
+	} {
+		if got := c.stage.leftOut(c.left, c.reports); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+	ctx, cancel := context.WithDeadline(t.Context(), time.Unix(100, 0))
+	defer cancel()
+	if got := timeLeft(ctx, time.Unix(40, 0)); got != time.Minute {
+		t.Errorf("a minute before the deadline %s are left", got)
+	}
+}
+
+func chosen(t *testing.T, name string) stage {
+	t.Helper()
+	stages, err := choose(name)
+	if err != nil || len(stages) != 1 {
+		t.Fatalf("%v, %v", stages, err)
+	}
+	return stages[0]
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -16,8 +17,9 @@ type stage struct {
 	// wants is set for a stage that runs what "go test ./..." skips. The reason
 	// for the skip names this variable; with it set, nothing may be skipped.
 	wants string
-	// extra is set for a stage that only runs when it is asked for by name.
-	extra bool
+	// spare is set for a stage that nobody waits for when time is short: as much must be left for it to
+	// run unless it was asked for by name.
+	spare time.Duration
 }
 
 func stages() []stage {
@@ -28,19 +30,30 @@ func stages() []stage {
 		{name: "apiserver", where: "real kube-apiserver and etcd", run: apiserver, wants: "SLINKY_TEST_APISERVER"},
 		{name: "slurm", where: "real Slurm daemons", run: realSlurm, wants: "SLINKY_TEST_SLURM"},
 		{name: "e2e", where: "box " + boxName + ": real nodes, real Slurm", run: e2e, wants: "SLINKY_TEST_BOX"},
-		{name: "numa", where: "box " + boxName + " with an emulated machine", run: numa, wants: "SLINKY_TEST_NUMA", extra: true},
+		{name: "numa", where: "box " + boxName + " with an emulated machine", run: numa, wants: "SLINKY_TEST_NUMA", spare: 25 * time.Minute},
 	}
 }
 
-// usual are the stages that run when none is named.
-func usual() []stage {
-	return slices.DeleteFunc(stages(), func(s stage) bool { return s.extra })
+// isSpare tells whether a test is left to a stage that may be left out.
+func isSpare(output string) bool {
+	wants := variable(output)
+	return slices.ContainsFunc(stages(), func(s stage) bool { return s.spare > 0 && s.wants == wants })
 }
 
-// isExtra tells whether a test is left to a stage that only runs when it is asked for.
-func isExtra(output string) bool {
-	wants := variable(output)
-	return slices.ContainsFunc(stages(), func(s stage) bool { return s.extra && s.wants == wants })
+// leftOut says why a stage that may be left out is, with so much time left and after these reports; else "".
+func (s stage) leftOut(left time.Duration, reports []report) string {
+	failures := slices.ContainsFunc(reports, func(r report) bool {
+		return slices.ContainsFunc(r.results, func(t result) bool { return t.outcome == failed })
+	})
+	switch {
+	case s.spare == 0:
+		return ""
+	case failures:
+		return "something has failed already"
+	case left < s.spare:
+		return fmt.Sprintf("it may take %s, and %s are left", s.spare, left.Round(time.Second))
+	}
+	return ""
 }
 
 func stageNames() []string {
@@ -62,6 +75,10 @@ func (r *runner) runStages(ctx context.Context, chosen []stage) []report {
 	var reports []report
 	for _, s := range chosen {
 		start := r.now()
+		if why := s.leftOut(timeLeft(ctx, start), reports); why != "" {
+			fmt.Fprintf(r.out, "\n=== %s (%s) is left out: %s; run it by -stages %s\n", s.name, s.where, why, s.name)
+			continue
+		}
 		fmt.Fprintf(r.out, "\n=== %s (%s)\n", s.name, s.where)
 		var results []result
 		if ctx.Err() != nil {
@@ -75,10 +92,19 @@ func (r *runner) runStages(ctx context.Context, chosen []stage) []report {
 		r.printFailures(results)
 		reports = append(reports, report{s, results, r.now().Sub(start)})
 	}
-	full := !slices.ContainsFunc(usual(), func(s stage) bool {
-		return !slices.ContainsFunc(chosen, func(c stage) bool { return c.name == s.name })
+	full := !slices.ContainsFunc(stages(), func(s stage) bool {
+		return s.spare == 0 && !slices.ContainsFunc(chosen, func(c stage) bool { return c.name == s.name })
 	})
 	return settleLater(reports, full)
+}
+
+// timeLeft is the time until a context's deadline; without one there is all the time in the world.
+func timeLeft(ctx context.Context, now time.Time) time.Duration {
+	deadline, limited := ctx.Deadline()
+	if !limited {
+		return math.MaxInt64
+	}
+	return deadline.Sub(now)
 }
 
 // refuseSkips: in its own stage a test has all it needs, so a skip hides something.
@@ -107,7 +133,7 @@ func settleLater(reports []report, full bool) []report {
 	for _, rep := range reports {
 		for i, t := range rep.results {
 			switch {
-			case t.outcome != later || ran[t.top()] || full && isExtra(t.output):
+			case t.outcome != later || ran[t.top()] || full && isSpare(t.output):
 			case full:
 				rep.results[i].outcome = failed
 				rep.results[i].output += "    no stage has run this test\n"
