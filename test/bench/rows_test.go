@@ -218,28 +218,27 @@ func (c *counted) over(t *testing.T, d time.Duration) cost {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	<-timer.C
-	after, now := c.proxy.Counted(), usageOf(c.processes...)
+	calls, now := c.since(before), usageOf(c.processes...)
 	out := cost{seconds: now.at.Sub(used.at).Seconds(), kinds: map[string]int64{}}
-	for kind, x := range after {
-		if n := x.N - before[kind].N; n > 0 {
-			out.kinds[kind] = n
-			out.requests += n
-			out.bytes += x.Bytes - before[kind].Bytes
-		}
+	for kind, x := range calls {
+		out.kinds[kind] = x.N
+		out.requests += x.N
+		out.bytes += x.Bytes
 	}
 	out.each, out.cpu = now.since(used)
 	t.Logf("in %.0f s: %d requests %v, %.2f MB, processors %v", out.seconds, out.requests, out.kinds, float64(out.bytes)/1e6, out.each)
 	return out
 }
 
-// tell logs the calls to Slurm since an earlier count.
-func (c *counted) tell(t *testing.T, before map[string]measure.Calls) {
-	t.Helper()
+// since returns the calls to Slurm since an earlier count.
+func (c *counted) since(before map[string]measure.Calls) map[string]measure.Calls {
+	out := map[string]measure.Calls{}
 	for kind, x := range c.proxy.Counted() {
-		if n := x.N - before[kind].N; n > 0 {
-			t.Logf("%s: %d calls, mean %.0f ms", kind, n, (x.Ms-before[kind].Ms)/float64(n))
+		if was := before[kind]; x.N > was.N {
+			out[kind] = measure.Calls{N: x.N - was.N, Bytes: x.Bytes - was.Bytes, Ms: x.Ms - was.Ms}
 		}
 	}
+	return out
 }
 
 func (x cost) String() string {
@@ -275,14 +274,14 @@ func (c *counted) calls(t *testing.T, w *world, count int, work func()) (perPod,
 	apiBefore, err := w.kube.APIRequests(t.Context())
 	must(t, err)
 	work()
-	restAfter := c.proxy.Counted()
+	made := c.since(restBefore)
 	apiAfter, err := w.kube.APIRequests(t.Context())
 	must(t, err)
 	calls := map[string]int64{}
-	for kind, x := range restAfter {
-		if n := x.N - restBefore[kind].N; n > 0 && !slices.Contains(polls, kind) {
-			calls[kind] = n
-			perPod += float64(n) / float64(count)
+	for kind, x := range made {
+		if !slices.Contains(polls, kind) {
+			calls[kind] = x.N
+			perPod += float64(x.N) / float64(count)
 		}
 	}
 	writes := map[string]float64{}

@@ -35,7 +35,9 @@ func (w *world) smallAside(t *testing.T, s *slurmWorld, c *counted) {
 	bare := w.tries(t, 20, func(ctx context.Context) (time.Duration, error) { return s.smallJob(ctx, t, w, aside) })
 	before := c.proxy.Counted()
 	other := w.tries(t, 20, func(ctx context.Context) (time.Duration, error) { return w.smallPod(ctx, t, aside) })
-	c.tell(t, before)
+	for kind, x := range c.since(before) {
+		t.Logf("%s: %d calls, mean %.0f ms", kind, x.N, x.Ms/float64(x.N))
+	}
 	limit, got := measure.QuantilesOf(bare), measure.QuantilesOf(other)
 	w.table.add(row{
 		what:     "the same, a small pod in another partition",
